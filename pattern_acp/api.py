@@ -20,8 +20,7 @@ from pattern_acp.config.settings import Flags, Mode
 from pattern_acp.db.connection import open_for_reading
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.embedded_agent import PatternAgent
-from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.project import project_key
+from pattern_acp.memory.blocks import Scope, project_key
 from pattern_acp.memory.store import list_blocks
 from pattern_acp.workspace.git import git_facts
 

@@ -44,8 +44,8 @@ from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError, DatabaseError, ProviderError, SignInError
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.journal.disk_usage import StorageBreakdown, storage_breakdown, storage_summary
 from pattern_acp.journal.reader import verify_stream
+from pattern_acp.journal.retention import StorageBreakdown, storage_breakdown, storage_summary
 from pattern_acp.journal.streams import streams_by_use
 from pattern_acp.lsp.languages import configured_kind, find_program, kinds
 from pattern_acp.mcp_servers.catalogue import ServerError
@@ -132,8 +132,8 @@ class Diagnosis(Struct, frozen=True):
 def _worker_folders() -> list[Finding]:
     """Report folders that workers of ended processes left."""
     # Late: a start asks for no diagnosis.
-    from pattern_acp.journal.disk_usage import size_text
     from pattern_acp.journal.leases import host_name, is_running
+    from pattern_acp.journal.retention import size_text
     from pattern_acp.workspace.worker_tree import leftovers
 
     remedy = "pattern-acp gc takes it away"

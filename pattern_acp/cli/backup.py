@@ -24,8 +24,8 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock, local_minute
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.text_limits import one_line
-from pattern_acp.journal.disk_usage import size_text
 from pattern_acp.journal.leases import host_name, is_running
+from pattern_acp.journal.retention import size_text
 from pattern_acp.recovery.backups import Backup, list_backups, make_backup, restore
 from pattern_acp.recovery.garbage_collection import RetentionPolicy, Sweepable, find_sweepable, sweep
 from pattern_acp.workspace.worker_tree import leftovers

@@ -117,8 +117,8 @@ MEMORY = Group(
     ),
     "list",
     "[VERB] [ARGUMENT ...]",
-    opens="pattern_acp.cli.memory.command:open_memory",
-    without="pattern_acp.cli.memory.command:without_constellation",
+    opens="pattern_acp.cli.memory:open_memory",
+    without="pattern_acp.cli.memory:without_constellation",
 )
 
 TASKS = Group(

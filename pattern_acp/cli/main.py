@@ -49,7 +49,7 @@ RUNNERS: dict[type[InTerminal], str] = {
     BackUp: "pattern_acp.cli.backup:run_backup",
     Chat: "pattern_acp.cli.chat:run_chat",
     Doctor: "pattern_acp.cli.doctor:run_doctor",
-    Journal: "pattern_acp.cli.journal.command:run_journal",
+    Journal: "pattern_acp.cli.journal:run_journal",
     TypedCommand: "pattern_acp.cli.command_runner:run_call",
     Policy: "pattern_acp.cli.policy:run_policy",
     ModelsWanted: "pattern_acp.cli.models:run_models",

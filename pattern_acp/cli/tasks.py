@@ -12,7 +12,7 @@ from msgspec import field
 from pattern_acp.bootstrap.constellation import read_persona
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import constellation_path, open_for_command
-from pattern_acp.cli.memory.command import edit_text, read_edited
+from pattern_acp.cli.memory import edit_text, read_edited
 from pattern_acp.cli.output import write_error
 from pattern_acp.commands.document import Fence, Part, Result, Said
 from pattern_acp.commands.parameters import TypedCommand
@@ -26,8 +26,7 @@ from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.block_files import MARKDOWN, EditableText
-from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.project import project_key
+from pattern_acp.memory.blocks import Scope, project_key
 from pattern_acp.memory.service.scope import MemoryScope
 from pattern_acp.tasks.errors import TaskNotFoundError
 from pattern_acp.tasks.interchange import TaskFormat, read_tasks, write_tasks

@@ -160,7 +160,7 @@ VERBS: dict[str, Command] = {
         Command(
             "import",
             "Take a file into memory",
-            "pattern_acp.cli.memory.importing:import_into_memory",
+            "pattern_acp.cli.memory:import_into_memory",
             (
                 Parameter("file", "the file, or - for stdin", required=True, ask="which file"),
                 Parameter("label", "the block; without it the one that the file names"),

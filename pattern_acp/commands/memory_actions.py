@@ -20,11 +20,10 @@ from pattern_acp.domain.errors import BlockError, PatternError
 from pattern_acp.domain.globs import split_patterns
 from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.memory.block_files import TOML, EditableText, editable_text, text_of_edited
-from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.blocks import Scope, project_key
 from pattern_acp.memory.diffs import unified_diff
 from pattern_acp.memory.path_notes import WARNING_KINDS, NoteKind, PathNote, Status, entries_about, relative_names
 from pattern_acp.memory.permissions import Isolation, Permission
-from pattern_acp.memory.project import project_key
 from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit, MemoryFilter, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
 from pattern_acp.memory.service.history import MemoryHistory

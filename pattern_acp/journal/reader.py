@@ -1,4 +1,4 @@
-"""Reading streams back, and checking their chain.
+"""Reading streams back, and checking the chain of one or of all.
 
 Owns: rows to events, and what a sound chain is. Must not know: what a replay shows of an event.
 """
@@ -17,9 +17,16 @@ from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.errors import JournalError
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.codec import CHECKPOINTS, decode, decode_stored, kinds_of
-from pattern_acp.journal.contents import PackedError, unpack
+from pattern_acp.journal.contents import PackedError, read_content, unpack
 from pattern_acp.journal.errors import DamagedEventError
-from pattern_acp.journal.events import BlockForgotten, Event, EventsRedacted, RewindStarted, TurnStarted
+from pattern_acp.journal.events import (
+    ArchiveImported,
+    BlockForgotten,
+    Event,
+    EventsRedacted,
+    RewindStarted,
+    TurnStarted,
+)
 from pattern_acp.journal.writer import FIRST_PREV_HASH, Link, salted_hash
 
 QUERIES = load_queries("pattern_acp.journal")
@@ -332,3 +339,61 @@ def _parse_with_surrogates(stored: bytes) -> JsonObject:
         return cast("JsonObject", json.loads(stored.decode("utf-8", "surrogatepass")))
     except ValueError as error:
         raise DamagedEventError("The payload of an event is not JSON; run pattern-acp doctor.") from error
+
+
+def broken_streams(tx: Transaction) -> tuple[int, tuple[tuple[str, ChainReport], ...]]:
+    """Count the streams, and find those whose chain is broken, with where and why.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    streams = [text(row[0]) for row in tx.all(QUERIES["all_streams"])]
+    reports = ((stream, verify_stream(tx, stream)) for stream in streams)
+    return len(streams), tuple((stream, report) for stream, report in reports if not report.ok)
+
+
+def wrong_origins(tx: Transaction) -> tuple[str, ...]:
+    """A sentence for each import whose rows about where events came from are not what its event says.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+        JournalError: the event of an import cannot be understood.
+    """
+    wrong: list[str] = []
+    for entry in read_everywhere(tx, ArchiveImported):
+        rows = [list(row) for row in tx.all(QUERIES["origins_of"], {"last_seq": entry.seq})]
+        if isinstance(entry.event, ArchiveImported) and sha256_hex(canonical_json(rows)) != entry.event.origins_hash:
+            wrong.append(f"the import of event {entry.seq} says another origin of its events")
+    return tuple(wrong)
+
+
+def damaged_contents(tx: Transaction) -> tuple[int, tuple[str, ...]]:
+    """Count the stored contents of files, with a sentence for each that is not what it was.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    hashes = [text(row[0]) for row in tx.all(QUERIES["file_content_hashes"])]
+    damaged: list[str] = []
+    for digest in hashes:
+        try:
+            read_content(tx, digest)
+        except DamagedEventError:
+            damaged.append(f"the stored file {digest[:12]} is not what it was")
+    return len(hashes), tuple(damaged)
+
+
+def newest_times(tx: Transaction) -> tuple[int, int]:
+    """The time of the newest event, and the latest time of the newest 10,000; in ms since 1970, 0 without one."""
+    row = tx.one(QUERIES["newest_times"])
+    return (0, 0) if row is None or row[0] is None else (integer(row[0]), integer(row[1]))
+
+
+def count_events(tx: Transaction, *, upto: int) -> int:
+    """Count the events up to the one of a number.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    row = tx.one(QUERIES["count_events"], {"upto": upto})
+    return 0 if row is None else integer(row[0])

@@ -1,20 +1,23 @@
-"""Retention: the words of deleted sessions and the saved contents of files that may go after a time.
+"""Retention: what takes space, and what of deleted sessions and of saved files may go after a time.
 
-Owns: which events of a deleted session still matter to others, what of the rest goes, and which contents of files
-are still needed. Must not know: after what time, or who asks. Everything that goes is said by an event of its own, in
-the same transaction, so that the chains hold (journal/redact.py); nothing of a row that others need goes.
+Owns: which events of a deleted session still matter to others, what of the rest goes, and which contents of files are
+still needed. Must not know: after what time, or who asks. Everything that goes is said by an event of its own, in the
+same transaction, so that the chains hold (journal/redact.py); nothing of a row that others need goes.
 
 A fork names its parent instead of copying it, so the parent's events up to the fork stay while a fork can still be
 opened. What a session did to memory, what it used and what it agreed to stays too: it is not the session's alone.
 """
 
+import contextlib
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
 from typing import cast
 
 from msgspec import Struct
 
+from pattern_acp.db import backup, segment_files
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
@@ -288,3 +291,58 @@ def newest_forgetting_ms(tx: Transaction) -> int:
     """The time at which words were last taken out of events, in milliseconds since 1970; 0 for never."""
     row = tx.one(QUERIES["newest_forgetting"])
     return 0 if row is None else integer(row[0])
+
+
+_KB = 1000
+
+
+class StorageBreakdown(Struct, frozen=True):
+    """Sizes inside the file: bytes of files saved for checkpoints and of large payloads; number of deleted sessions."""
+
+    contents: int
+    payloads: int
+    deleted: int
+
+
+def storage_breakdown(tx: Transaction) -> StorageBreakdown:
+    """Sizes inside the file.
+
+    Raises:
+        DatabaseError: it cannot be read.
+    """
+    row = tx.one(QUERIES["room_in_file"])
+    return (
+        StorageBreakdown(0, 0, 0)
+        if row is None
+        else StorageBreakdown(integer(row[0]), integer(row[2]), integer(row[1]))
+    )
+
+
+def storage_summary(path: Path, inside: StorageBreakdown) -> str:
+    """One line with all sizes, of the constellation at `path`."""
+    file = sum(_size(path.with_name(f"{path.name}{end}")) for end in ("", "-wal"))
+    copies = _folder(path.parent / backup.FOLDER) + sum(map(_size, path.parent.glob(f"{path.stem}.v*.backup.db")))
+    segments = _folder(path.parent / segment_files.FOLDER)
+    sessions = "1 deleted session" if inside.deleted == 1 else f"{inside.deleted:,} deleted sessions"
+    return (
+        f"{size_text(file)} (stored files {size_text(inside.contents)}, large payloads {size_text(inside.payloads)}, "
+        f"{sessions}), segments {size_text(segments)}, backups and snapshots {size_text(copies)}"
+    )
+
+
+def size_text(size: int) -> str:
+    """Bytes as text for a user."""
+    if size < _KB**2:
+        return f"{size / _KB:.1f} kB"
+    return f"{size / _KB**2:.1f} MB" if size < _KB**3 else f"{size / _KB**3:.2f} GB"
+
+
+def _folder(folder: Path) -> int:
+    return sum(map(_size, folder.rglob("*")))
+
+
+def _size(path: Path) -> int:
+    # A file that another process deletes meanwhile takes no space.
+    with contextlib.suppress(OSError):
+        return path.stat().st_size if path.is_file() else 0
+    return 0

@@ -31,14 +31,14 @@ from pattern_acp.db.segment_files import (
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import RandomIds
-from pattern_acp.journal.checking import (
+from pattern_acp.journal.history import readable
+from pattern_acp.journal.reader import (
     broken_streams,
     count_events,
     damaged_contents,
     newest_times,
     wrong_origins,
 )
-from pattern_acp.journal.history import readable
 from pattern_acp.memory.integrity import (
     damaged_blocks,
     damaged_histories,

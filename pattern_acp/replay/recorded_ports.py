@@ -24,7 +24,7 @@ from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.domain.usage import Usage
-from pattern_acp.hooks.answers import Opinion
+from pattern_acp.hooks.runner import Opinion
 from pattern_acp.journal.events import ErrorReported, PermissionDecided, ToolCallFinished, TurnEnded
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, Wording
 from pattern_acp.policy.decision import ClaimElsewhere, Decision, Mode, Verdict

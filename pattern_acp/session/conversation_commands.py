@@ -212,7 +212,7 @@ async def place_rows(session: "Session") -> tuple[tuple[str, str], ...]:
 
 async def room_taken(shared: "Constellation") -> str:
     """Disk usage of the constellation and of the files beside it, in words."""
-    from pattern_acp.journal.disk_usage import storage_breakdown, storage_summary
+    from pattern_acp.journal.retention import storage_breakdown, storage_summary
 
     database = shared.database
     return await anyio.to_thread.run_sync(storage_summary, database.path, await database.read(storage_breakdown))

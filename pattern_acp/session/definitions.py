@@ -22,7 +22,7 @@ from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import one_line
-from pattern_acp.hooks.answers import matches
+from pattern_acp.hooks.runner import matches
 from pattern_acp.journal.events import PromptRefused
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.session.attachments import with_files

@@ -15,7 +15,7 @@ from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
-from pattern_acp.hooks.answers import (
+from pattern_acp.hooks.runner import (
     HookAnswer,
     HookVerdict,
     Opinion,

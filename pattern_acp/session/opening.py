@@ -39,8 +39,8 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.writer import append
 from pattern_acp.mcp_servers.host import SessionServers
+from pattern_acp.memory.blocks import project_key
 from pattern_acp.memory.permissions import Isolation
-from pattern_acp.memory.project import project_key
 from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.write_validation import SecretRule

@@ -32,8 +32,8 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.reader import Recorded, read_stream
 from pattern_acp.journal.writer import append
+from pattern_acp.memory.blocks import project_key
 from pattern_acp.memory.indexing import index_deed, index_steps
-from pattern_acp.memory.project import project_key
 from pattern_acp.memory.recall import MessageKind, index_message, move_messages, remove_source
 from pattern_acp.workspace.git import git_facts
 

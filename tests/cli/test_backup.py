@@ -13,7 +13,7 @@ from pattern_acp.cli.backup import backup_lines, run_backup, run_restore, run_sw
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.journal.disk_usage import size_text
+from pattern_acp.journal.retention import size_text
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import Journal
 from pattern_acp.cli.command_table import LEVELS
-from pattern_acp.cli.journal.command import run_journal
+from pattern_acp.cli.journal import run_journal
 from pattern_acp.db.connection import Transaction, change_file, read_file
 from pattern_acp.db.raw import connect
 from pattern_acp.domain.ids import ToolCallId, TurnId

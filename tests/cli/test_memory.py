@@ -14,7 +14,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.command_runner import run_call
-from pattern_acp.cli.memory.command import EditingError, editor_command
+from pattern_acp.cli.memory import EditingError, editor_command
 from pattern_acp.commands.parameters import TypedCommand, Value
 from pattern_acp.config.settings import Flags, MemorySettings
 from pattern_acp.domain.errors import PatternError

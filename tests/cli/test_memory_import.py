@@ -12,7 +12,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.command_runner import run_call
-from pattern_acp.cli.memory.importing import read_import
+from pattern_acp.cli.memory import read_import
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.domain.errors import PatternError
 from tests.support.process import agent_environment

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.cli.journal.replaying import current_means
+from pattern_acp.cli.journal import current_means
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.origin import Actor, Origin

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from pattern_acp.cli.journal.replaying import current_means
+from pattern_acp.cli.journal import current_means
 from pattern_acp.config.settings import Quirks, Settings, TurnSettings, Wire
 from pattern_acp.journal.events import ErrorReported, MessageRecorded, UsageReported
 from pattern_acp.journal.history import read_history

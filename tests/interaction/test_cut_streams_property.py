@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.cli.journal.replaying import current_means
+from pattern_acp.cli.journal import current_means
 from pattern_acp.config.settings import Wire
 from pattern_acp.journal.events import MessageRecorded, ToolCallStarted
 from pattern_acp.journal.history import read_history

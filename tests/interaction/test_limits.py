@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from pattern_acp.cli.journal.replaying import current_means
+from pattern_acp.cli.journal import current_means
 from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.journal.events import ErrorReported, PermissionAsked, TurnEnded
 from pattern_acp.journal.history import read_history

@@ -15,11 +15,11 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from pattern_acp.cli.journal.replaying import current_means
+from pattern_acp.cli.journal import current_means
 from pattern_acp.config.settings import MODES_BY_REACH, Settings
 from pattern_acp.domain.messages import ToolResultPart
-from pattern_acp.journal.checking import broken_streams
 from pattern_acp.journal.history import read_history
+from pattern_acp.journal.reader import broken_streams
 from pattern_acp.jsonrpc.errors import RemoteError, RpcError
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider

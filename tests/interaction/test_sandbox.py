@@ -9,13 +9,13 @@ import anyio.to_thread
 import pytest
 from msgspec.structs import replace
 
-from pattern_acp.cli.journal.replaying import current_means
+from pattern_acp.cli.journal import current_means
 from pattern_acp.config.settings import DelegateSettings, PolicySettings, Settings
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.journal.history import read_history
 from pattern_acp.processes.confinement import LAUNCHER, Confinement
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.replay.session_replay import replay_turns
+from pattern_acp.replay.comparison import replay_turns
 from tests.interaction.test_subagents import delegates, model_of, requests_of
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, PermissionAnswer, choose

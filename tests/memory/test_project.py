@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.memory.project import normalise_path, project_key
+from pattern_acp.memory.blocks import normalise_path, project_key
 
 
 @pytest.mark.parametrize(

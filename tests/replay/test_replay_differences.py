@@ -6,7 +6,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.cli.journal.replaying import current_means, lines_of
+from pattern_acp.cli.journal import current_means, lines_of
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import MessageId, ToolCallId

@@ -1,6 +1,6 @@
 """Calls that memory held until the model had read a trap, run again."""
 
-from pattern_acp.cli.journal.replaying import current_means
+from pattern_acp.cli.journal import current_means
 from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.journal.history import read_history
 from pattern_acp.providers.scripted import ScriptedProvider

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from pattern_acp.cli.journal.replaying import current_means
+from pattern_acp.cli.journal import current_means
 from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.journal.history import read_history
 from pattern_acp.providers.scripted import ScriptedProvider

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.bootstrap.project import read_project
-from pattern_acp.cli.journal.replaying import current_means
+from pattern_acp.cli.journal import current_means
 from pattern_acp.config.settings import (
     CheckSettings,
     CompactionSettings,

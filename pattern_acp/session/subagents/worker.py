@@ -18,7 +18,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import is_within
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.events import WorkerFile, WorkerReady
-from pattern_acp.journal.processes import host_name, own_start_mark
+from pattern_acp.journal.leases import host_name, own_start_mark
 from pattern_acp.processes.confinement import Profile
 from pattern_acp.rewind.landing import NotLandedError, WorkerChanges, land, land_in_overlay, plan_landing
 from pattern_acp.session.sandbox import profile_of

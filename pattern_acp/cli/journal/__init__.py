@@ -1,1 +1,0 @@
-"""`pattern-acp journal`: checking, exporting, following and redacting what sessions recorded."""
