@@ -12,12 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from pattern_acp.cli.arguments import EXIT_OK, ConfigWanted
 from pattern_acp.cli.output import OutputClosed, write_line
-from pattern_acp.config.checks import CHECK_KEYS
-from pattern_acp.config.hooks import EVENTS
 from pattern_acp.config.keys import KEYS
-from pattern_acp.config.lsp import LSP_SERVER_KEYS
-from pattern_acp.config.mcp_servers import MCP_SERVER_KEYS
 from pattern_acp.config.models import MODEL_KEYS
+from pattern_acp.config.programs import CHECK_KEYS, EVENTS, LSP_SERVER_KEYS, MCP_SERVER_KEYS
 from pattern_acp.config.providers import PROVIDER_KEYS
 from pattern_acp.config.values import Rule
 from pattern_acp.domain.canonical import JsonObject

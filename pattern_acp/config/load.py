@@ -13,14 +13,18 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pattern_acp.config.checks import read_checks
-from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.keys import KEYS, Key, ProjectRule
-from pattern_acp.config.lsp import read_lsp_servers, server_tables, with_long_form
-from pattern_acp.config.mcp_servers import read_mcp_servers
 from pattern_acp.config.models import read_models, refused_models
 from pattern_acp.config.paths import Paths, find_paths, project_config_file
 from pattern_acp.config.policy_rules import EFFECTS, read_policy_rules
+from pattern_acp.config.programs import (
+    read_checks,
+    read_hooks,
+    read_lsp_servers,
+    read_mcp_servers,
+    server_tables,
+    with_long_form,
+)
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer, read_offer
 from pattern_acp.config.providers import PRESETS, read_providers
 from pattern_acp.config.settings import Flags, McpServerSettings, ProviderSettings, Settings
@@ -245,8 +249,7 @@ def _from_file(resolution: _Resolution, key: Key, file: TomlFile, below: _Found)
         sentence = f"it must be {key.rule.allowed}{_but_is(key, holder[name])}; {_using(key, below)}."
         resolution.problems.append(file.problem(key.name, sentence))
         return below
-    line = file.line_of(key.name)
-    return value, file.path if line is None else f"{file.path}:{line}"
+    return value, file.place_of(key.name)
 
 
 def _if_allowed(resolution: _Resolution, key: Key, project: _Found, below: _Found) -> _Found:

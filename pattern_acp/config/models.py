@@ -27,7 +27,8 @@ class ModelKey(Struct, frozen=True):
 
     allowed: str
     about: str
-    apply: Callable[[ModelSettings, object], ModelSettings | None]
+    read: Callable[[object], object]
+    """The value of the field of the same name in `ModelSettings`; None for what cannot be used."""
 
 
 def read_models(
@@ -52,8 +53,7 @@ def read_models(
                 problems.append(found)
                 continue
             models[name] = found
-            line = file.line_of(f"{TABLE}.{name}.{key}")
-            place = file.path if line is None else f"{file.path}:{line}"
+            place = file.place_of(f"{TABLE}.{name}.{key}")
             values.append(EffectiveValue(f'{TABLE}."{name}".{key}', _shown(value), place))
     return models, tuple(problems), tuple(values)
 
@@ -71,11 +71,11 @@ def _read_key(before: ModelSettings, file: TomlFile, name: str, key: str, value:
     if known is None:
         sentence = f"there is no such key; allowed are {', '.join(MODEL_KEYS)}. It is not used."
         return Problem(file.path, line, place, sentence)
-    changed = known.apply(before, value)
-    if changed is None:
+    used = known.read(value)
+    if used is None:
         sentence = f"it must be {known.allowed}{but_is(value, known.allowed)}; it is not used."
         return Problem(file.path, line, place, sentence)
-    return changed
+    return replace(before, **{key: used})
 
 
 def _tokens(raw: object) -> int | None:
@@ -95,54 +95,19 @@ def _price(raw: object) -> int | None:
     return round(dollars * 1_000_000) if dollars.is_finite() and 0 <= dollars <= _MOST_DOLLARS else None
 
 
-def _window(model: ModelSettings, raw: object) -> ModelSettings | None:
-    tokens = _tokens(raw)
-    return None if tokens is None else replace(model, context_window=tokens)
+def _flag(raw: object) -> bool | None:
+    return raw if isinstance(raw, bool) else None
 
 
-def _output(model: ModelSettings, raw: object) -> ModelSettings | None:
-    tokens = _tokens(raw)
-    return None if tokens is None else replace(model, max_output_tokens=tokens)
-
-
-def _tools(model: ModelSettings, raw: object) -> ModelSettings | None:
-    return replace(model, tools=raw) if isinstance(raw, bool) else None
-
-
-def _images(model: ModelSettings, raw: object) -> ModelSettings | None:
-    return replace(model, images=raw) if isinstance(raw, bool) else None
-
-
-def _thinking(model: ModelSettings, raw: object) -> ModelSettings | None:
+def _levels(raw: object) -> tuple[str, ...] | None:
     levels = cast("list[object]", raw) if isinstance(raw, list) else [None]
-    if not all(isinstance(level, str) and level in _LEVELS for level in levels):
-        return None
-    return replace(model, thinking=tuple(level for level in _LEVELS if level in levels))
+    known = all(isinstance(level, str) and level in _LEVELS for level in levels)
+    return tuple(level for level in _LEVELS if level in levels) if known else None
 
 
-def _thinking_level(model: ModelSettings, raw: object) -> ModelSettings | None:
+def _level(raw: object) -> str | None:
     level = raw.strip().lower() if isinstance(raw, str) else ""
-    return replace(model, thinking_level=level) if level in ("auto", *_LEVELS) else None
-
-
-def _input_price(model: ModelSettings, raw: object) -> ModelSettings | None:
-    price = _price(raw)
-    return None if price is None else replace(model, input_price=price)
-
-
-def _output_price(model: ModelSettings, raw: object) -> ModelSettings | None:
-    price = _price(raw)
-    return None if price is None else replace(model, output_price=price)
-
-
-def _cached_price(model: ModelSettings, raw: object) -> ModelSettings | None:
-    price = _price(raw)
-    return None if price is None else replace(model, cached_price=price)
-
-
-def _cache_write_price(model: ModelSettings, raw: object) -> ModelSettings | None:
-    price = _price(raw)
-    return None if price is None else replace(model, cache_write_price=price)
+    return level if level in ("auto", *_LEVELS) else None
 
 
 def _shown(value: object) -> str:
@@ -155,23 +120,23 @@ _TOKENS_WORDS = f"a whole number from 1 to {_MOST_TOKENS:,}"
 _PRICE_WORDS = "a number of US dollars from 0 on"
 
 MODEL_KEYS: Mapping[str, ModelKey] = {
-    "context_window": ModelKey(_TOKENS_WORDS, "Tokens that a request and its answer may have together.", _window),
-    "max_output_tokens": ModelKey(_TOKENS_WORDS, "Tokens that the model can write at most.", _output),
-    "tools": ModelKey("true or false", "Whether it has native tool calls; without, it writes them as text.", _tools),
-    "images": ModelKey("true or false", "Whether it sees images.", _images),
+    "context_window": ModelKey(_TOKENS_WORDS, "Tokens that a request and its answer may have together.", _tokens),
+    "max_output_tokens": ModelKey(_TOKENS_WORDS, "Tokens that the model can write at most.", _tokens),
+    "tools": ModelKey("true or false", "Whether it has native tool calls; without, it writes them as text.", _flag),
+    "images": ModelKey("true or false", "Whether it sees images.", _flag),
     "thinking": ModelKey(
-        "a list of off, low, medium, high, max", "How much it can be asked to think; empty: not at all.", _thinking
+        "a list of off, low, medium, high, max", "How much it can be asked to think; empty: not at all.", _levels
     ),
     "thinking_level": ModelKey(
         "one of auto, off, low, medium, high, max",
         "How much it thinks in new sessions, instead of `thinking` outside this table.",
-        _thinking_level,
+        _level,
     ),
-    "input_price": ModelKey(_PRICE_WORDS, "US dollars a million tokens of the prompt.", _input_price),
-    "output_price": ModelKey(_PRICE_WORDS, "US dollars a million tokens of the answer.", _output_price),
-    "cached_price": ModelKey(_PRICE_WORDS, "The same for tokens from the cache; `input_price` without.", _cached_price),
+    "input_price": ModelKey(_PRICE_WORDS, "US dollars a million tokens of the prompt.", _price),
+    "output_price": ModelKey(_PRICE_WORDS, "US dollars a million tokens of the answer.", _price),
+    "cached_price": ModelKey(_PRICE_WORDS, "The same for tokens from the cache; `input_price` without.", _price),
     "cache_write_price": ModelKey(
-        _PRICE_WORDS, "The same for tokens written to the cache; `input_price` without.", _cache_write_price
+        _PRICE_WORDS, "The same for tokens written to the cache; `input_price` without.", _price
     ),
 }
 """The keys of a table, in the order in which they are described."""

@@ -12,10 +12,14 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from pattern_acp.config.checks import read_checks
-from pattern_acp.config.hooks import read_hooks
-from pattern_acp.config.lsp import PROGRAMS, PROJECT_FOLDERS, can_serve
-from pattern_acp.config.mcp_servers import read_mcp_servers
+from pattern_acp.config.programs import (
+    LSP_PROGRAMS,
+    PROJECT_FOLDERS,
+    can_serve,
+    read_checks,
+    read_hooks,
+    read_mcp_servers,
+)
 from pattern_acp.config.providers import show_url
 from pattern_acp.config.settings import CheckSettings, HookSettings, McpOAuthSettings, McpServerSettings
 from pattern_acp.config.toml_file import MAX_BYTES, Problem, TomlFile, is_table
@@ -131,7 +135,7 @@ def _languageserver_parts(root: Path) -> Iterator[ProjectPart]:
     for folder in PROJECT_FOLDERS:
         if not os.path.isdir(root / folder):  # noqa: PTH112  a Path raises where it may not look
             continue
-        for program in PROGRAMS:
+        for program in LSP_PROGRAMS:
             content = _content(root / folder / program)
             if content is not None and can_serve(root / folder / program):
                 yield ProjectPart(PartKind.LANGUAGE_SERVER, f"{folder}/{program}", f"{folder}/{program}", content)

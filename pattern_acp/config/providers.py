@@ -315,8 +315,7 @@ def _read_field(
         sentence = f"{why}; {reader.instead}."
         collected.problems.append(user.problem(key, sentence))
         return provider
-    line = user.line_of(key)
-    collected.set(key, reader.show(raw), user.path if line is None else f"{user.path}:{line}")
+    collected.set(key, reader.show(raw), user.place_of(key))
     return changed
 
 

@@ -407,7 +407,7 @@ class SyncSettings(Struct, frozen=True):
     """Days since their last use for which sessions go too; 0: no sessions go."""
 
 
-class McpOAuthSettings(Struct, frozen=True):
+class McpOAuthSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Sign-in at an MCP server that does not describe all of it itself: `[mcp_servers.NAME.oauth]`."""
 
     client_id: str = ""
@@ -485,7 +485,7 @@ class HookSettings(Struct, frozen=True):
     """One command that runs at an event, from `[[hooks]]` or a project's file."""
 
     event: str
-    """One of `config.hooks.EVENTS`."""
+    """One of `config.programs.EVENTS`."""
     command: str
     """A line for the platform's shell."""
     matcher: str = ""

@@ -68,6 +68,11 @@ class TomlFile(Struct, frozen=True):
             key = key.rpartition(".")[0]
         return None
 
+    def place_of(self, key: str) -> str:
+        """The file, with the line of a dotted key where it is known."""
+        line = self.line_of(key)
+        return self.path if line is None else f"{self.path}:{line}"
+
     def problem(self, key: str, sentence: str) -> Problem:
         """A problem at the line of `key`."""
         return Problem(self.path, self.line_of(key), key, sentence)

@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pattern_acp.config.hooks import read_hooks
-from pattern_acp.config.mcp_servers import read_mcp_servers
+from pattern_acp.config.programs import read_hooks, read_mcp_servers
 from pattern_acp.config.project_offer import ProjectOffer, hook_parts, server_parts
 from pattern_acp.config.toml_file import TomlFile, read_toml
 from pattern_acp.definitions.collection import COMMANDS, SKILLS, Definitions

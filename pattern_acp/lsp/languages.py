@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from msgspec import Struct
 
-from pattern_acp.config.lsp import PROJECT_FOLDERS, can_serve
+from pattern_acp.config.programs import PROJECT_FOLDERS, can_serve
 from pattern_acp.config.settings import LspServerSettings
 
 _ENDINGS = {
@@ -68,7 +68,7 @@ KNOWN: tuple[ServerKind, ...] = (
     ServerKind("basedpyright", ("basedpyright-langserver", "--stdio"), ("python",)),
     ServerKind("pyright", ("pyright-langserver", "--stdio"), ("python",)),
     # TypeScript has its own server since version 7, which typescript-language-server cannot use
-    # (`config.lsp.can_serve`).
+    # (`config.programs.can_serve`).
     ServerKind(
         "typescript",
         ("tsc", "--lsp", "--stdio"),

@@ -66,7 +66,7 @@ async def run_event(
     Args:
         session: whose hooks.
         turn_id: the turn it happens in.
-        event: one of `config.hooks.EVENTS`.
+        event: one of `config.programs.EVENTS`.
         told: the payload beyond what every event has.
         subject: what a matcher is held against: a tool's name, or how a session starts.
     """

@@ -7,11 +7,9 @@ from pydantic import ValidationError
 
 from pattern_acp.cli.config_schema import FORMS, config_model, config_schema
 from pattern_acp.cli.main import run
-from pattern_acp.config.checks import CHECK_KEYS
 from pattern_acp.config.keys import KEYS
-from pattern_acp.config.lsp import LSP_SERVER_KEYS
-from pattern_acp.config.mcp_servers import MCP_SERVER_KEYS
 from pattern_acp.config.models import MODEL_KEYS
+from pattern_acp.config.programs import CHECK_KEYS, LSP_SERVER_KEYS, MCP_SERVER_KEYS
 from pattern_acp.config.providers import PROVIDER_KEYS
 
 FULL = """

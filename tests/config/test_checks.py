@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.config.checks import read_checks
 from pattern_acp.config.load import load
+from pattern_acp.config.programs import read_checks
 from pattern_acp.config.project_offer import ProjectOffer
 from pattern_acp.config.settings import CheckSettings, Flags
 from pattern_acp.config.toml_file import parse_toml

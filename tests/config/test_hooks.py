@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.config.hooks import read_hooks
 from pattern_acp.config.load import load
+from pattern_acp.config.programs import read_hooks
 from pattern_acp.config.settings import Flags, HookSettings
 
 

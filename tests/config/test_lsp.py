@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from pattern_acp.config.load import load
-from pattern_acp.config.lsp import can_serve
+from pattern_acp.config.programs import can_serve
 from pattern_acp.config.settings import Flags, LspServerSettings
 
 

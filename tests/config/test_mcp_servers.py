@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.config.load import known_secrets, load
-from pattern_acp.config.mcp_servers import read_mcp_servers
+from pattern_acp.config.programs import read_mcp_servers
 from pattern_acp.config.settings import Flags, McpOAuthSettings, McpServerSettings, Settings
 from pattern_acp.config.toml_file import parse_toml
 

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from pattern_acp.config.lsp import PROGRAMS
+from pattern_acp.config.programs import LSP_PROGRAMS
 from pattern_acp.config.settings import LspSettings
 from pattern_acp.lsp import server as server_module
 from pattern_acp.lsp.languages import KNOWN, FoundServer, ServerKind, language_of
@@ -203,7 +203,7 @@ async def test_a_server_that_runs_the_projects_code_waits_for_trust_though_it_is
 
 
 def test_every_known_server_is_looked_for_in_projects_too():
-    assert {kind.command[0] for kind in KNOWN} == set(PROGRAMS)
+    assert {kind.command[0] for kind in KNOWN} == set(LSP_PROGRAMS)
 
 
 def test_the_language_of_a_file_is_told_by_its_name():
