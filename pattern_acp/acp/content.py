@@ -93,7 +93,9 @@ def shown_input(arguments: JsonObject) -> JsonObject:
     cut = {key: _cut(value) for key, value in arguments.items()}
     if wire_size(cut) <= INPUT_BYTES:
         return cut
-    return {key: value if _is_short(value) else "… left out …" for key, value in cut.items()}
+    return {
+        key: value if wire_size(value) <= INPUT_STRING_CHARACTERS * 2 else "… left out …" for key, value in cut.items()
+    }
 
 
 def _cut(value: Json) -> Json:
@@ -104,10 +106,6 @@ def _cut(value: Json) -> Json:
     if isinstance(value, Sequence):
         return [_cut(item) for item in value]
     return value
-
-
-def _is_short(value: Json) -> bool:
-    return wire_size(value) <= INPUT_STRING_CHARACTERS * 2
 
 
 _LINES = re.compile(r"L(\d+)(?:[-:]L?(\d+))?")

@@ -29,7 +29,7 @@ from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError, MissingSessionError
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import RemoteError, RpcError
+from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.jsonrpc.transport import loopback_pair
 
 SECONDS = 120.0
@@ -191,7 +191,7 @@ async def _agent(process: Process) -> AsyncGenerator[Dispatcher, None]:
         near,
         requests={},
         notifications={"session/update": _pass_over},
-        translate=_unexplained,
+        translate=lambda _: None,
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.run, name="client")
@@ -223,10 +223,6 @@ def _refusal(error: RemoteError, session: str) -> _Refusal:
 
 def _pass_over(_raw: msgspec.Raw) -> None:
     """Ignore a message that a client would show."""
-
-
-def _unexplained(_error: Exception) -> RpcError | None:
-    return None
 
 
 def _when(at: str) -> str:

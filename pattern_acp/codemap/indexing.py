@@ -164,15 +164,15 @@ def _why_skipped(stamp: Stamp, source: bytes, lines: int) -> str:
         return "larger than 1 MB"
     if b"\0" in source[:8_000]:
         return "binary"
-    if len(source) > _LONG_LINE and len(source) / max(lines, 1) > _LONG_LINE / 10 and _longest(source) > _LONG_LINE:
+    if (
+        len(source) > _LONG_LINE
+        and len(source) / max(lines, 1) > _LONG_LINE / 10
+        and max(map(len, source.split(b"\n"))) > _LONG_LINE
+    ):
         return "minified"
     if any(mark in source[:_GENERATED_BYTES] for mark in _GENERATED):
         return "generated"
     return ""
-
-
-def _longest(source: bytes) -> int:
-    return max(map(len, source.split(b"\n")))
 
 
 _LOGGER = logging.getLogger(__name__)

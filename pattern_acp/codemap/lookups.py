@@ -154,11 +154,6 @@ _CODE_ENDINGS = frozenset(
 )  # fmt: skip
 
 
-def base_of(path: str) -> str:
-    """The last part of a path."""
-    return path.rpartition("/")[2]
-
-
 def folder_of(path: str) -> str:
     """The folder of a path with its final slash; "" at the top."""
     return path[: path.rfind("/") + 1]
@@ -191,6 +186,6 @@ def qualified_parts(text: str) -> list[str]:
 
 def name_under_test(path: str) -> str:
     """Name of the tested module, folded: `writer` for `test_writer.py`; "" if the test's name has none."""
-    stem = _ENDING.sub("", base_of(path))
+    stem = _ENDING.sub("", path.rpartition("/")[2])
     rest = _TEST_MARKS.sub("", stem)
     return fold(rest) if rest != stem else ""

@@ -240,7 +240,7 @@ def read_providers(
 
     The environment beats the file key by key. A key that cannot be used is left at its default and reported.
     """
-    collected = _Collected({each.name: _with_sign_in(each) for each in BUILT_IN})
+    collected = _Collected({each.name: replace(each, oauth=BUILT_IN_OAUTH.get(each.name)) for each in BUILT_IN})
     raw = user.table.get("providers", {})
     if is_table(raw):
         for name, table in raw.items():
@@ -250,11 +250,6 @@ def read_providers(
     for provider in tuple(collected.providers.values()):
         collected.providers[provider.name] = _with_environment(collected, provider, environ)
     return collected.providers, tuple(collected.problems), tuple(collected.values.values())
-
-
-def _with_sign_in(provider: ProviderSettings) -> ProviderSettings:
-    """`provider` with the sign-in that is built in for it, if there is one."""
-    return replace(provider, oauth=BUILT_IN_OAUTH.get(provider.name))
 
 
 def _read_table(collected: _Collected, user: TomlFile, environ: Mapping[str, str], name: str, table: object) -> None:

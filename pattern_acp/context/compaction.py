@@ -138,13 +138,9 @@ def left_out(messages: Iterable[Message]) -> LeftOut:
     for message in messages:
         count += message.role is not Role.TOOL
         for call in message.tool_calls:
-            files.update(dict.fromkeys(_paths_of(call)))
+            files.update(dict.fromkeys(re.findall(r'"path"\s*:\s*"([^"\\]{1,300})"', call.arguments)))
     # The newest are the likeliest to be needed.
     return LeftOut(count, tuple(files)[-FILES_NAMED:])
-
-
-def _paths_of(call: ToolCallPart) -> list[str]:
-    return [found for found in re.findall(r'"path"\s*:\s*"([^"\\]{1,300})"', call.arguments) if found]
 
 
 def open_steps(plan: Plan | None) -> str:

@@ -127,7 +127,11 @@ def _notices_of(view: MemoryView, known: ShownBlock | None, writes: Sequence[Wri
 
 
 def _change(view: MemoryView, known: ShownBlock, writes: Sequence[WriteNote]) -> Section:
-    told = {"by": _authors(writes), "at": local_minute(writes[-1].at_ms)} if writes else {}
+    told = (
+        {"by": ", ".join(dict.fromkeys(write.author for write in writes)), "at": local_minute(writes[-1].at_ms)}
+        if writes
+        else {}
+    )
     diff = _changed_lines(known.text, view.text)
     body = diff if len(diff) <= len(view.text) + DIFF_SLACK else f"It now reads:\n{view.text or '(empty)'}"
     return untrusted_block("memory_change", body, label=view.label, **told, used=len(view.text), limit=view.limit)
@@ -137,7 +141,3 @@ def _changed_lines(before: str, after: str) -> str:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
     # The first two name files; lines of places say nothing to a model.
     return "\n".join(line for line in list(lines)[2:] if not line.startswith("@@"))
-
-
-def _authors(writes: Sequence[WriteNote]) -> str:
-    return ", ".join(dict.fromkeys(write.author for write in writes))

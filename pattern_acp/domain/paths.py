@@ -38,11 +38,7 @@ MACOS = Flavour(windows=False, case_sensitive=False)
 WINDOWS = Flavour(windows=True, case_sensitive=False)
 
 
-def _of_platform(platform: str) -> Flavour:
-    return {"win32": WINDOWS, "darwin": MACOS}.get(platform, POSIX)
-
-
-PLATFORM = _of_platform(sys.platform)
+PLATFORM = {"win32": WINDOWS, "darwin": MACOS}.get(sys.platform, POSIX)
 """The flavour of the machine that this runs on."""
 
 

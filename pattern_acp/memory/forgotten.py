@@ -141,14 +141,13 @@ class Forgotten(Struct, frozen=True):
         if isinstance(value, Mapping):
             if set(value) == {_FLOAT}:
                 return self._mask_number(value, str(value[_FLOAT]))
-            return {self._mask_key(key): self._mask_all(item) for key, item in value.items()}
+            return {
+                key if key in self.parameters else self.mask(key): self._mask_all(item) for key, item in value.items()
+            }
         if isinstance(value, Sequence):
             return [self._mask_all(item) for item in value]
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return self._mask_number(value, str(value)) if is_number else value
-
-    def _mask_key(self, key: str) -> str:
-        return key if key in self.parameters else self.mask(key)
 
     def _mask_number(self, value: Json, digits: str) -> Json:
         masked = self.mask(digits)
@@ -195,7 +194,9 @@ def _forgotten(passages: Iterable[str]) -> Forgotten:
     # Longest first, so that a whole passage is found before its lines.
     sources = {folded.strip() for passage in passages for folded in _foldings(passage)} - {""}
     ordered = tuple(sorted(sources, key=lambda source: (-len(source), source)))
-    return Forgotten(ordered, tuple({seed: None for source in ordered for seed in _seeds(source)}))
+    return Forgotten(
+        ordered, tuple({source[at : at + _SEED]: None for source in ordered for at in _seed_places(source)})
+    )
 
 
 def _each_once(pairs: list[tuple[str, Json]]) -> JsonObject:
@@ -203,10 +204,6 @@ def _each_once(pairs: list[tuple[str, Json]]) -> JsonObject:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("A key comes twice.")
     return dict(pairs)
-
-
-def _seeds(source: str) -> Iterable[str]:
-    return (source[at : at + _SEED] for at in _seed_places(source))
 
 
 def _seed_places(source: str) -> list[int]:

@@ -104,11 +104,6 @@ def read_fields(fields: Sequence[FieldSpec], text: str) -> dict[str, FieldValue]
     return values
 
 
-def show_items(items: Sequence[Item], fields: Sequence[FieldSpec]) -> str:
-    """One bullet an item."""
-    return "\n".join(line for item in items for line in _bullet(show_item(item, fields)))
-
-
 def read_items(text: str, fields: Sequence[FieldSpec]) -> tuple[Item, ...]:
     """The items of a list of bullets.
 
@@ -264,7 +259,7 @@ def _quoted(line: str) -> str:
 
 def show_list(schema: ListSchema, state: ListState) -> str:
     """One bullet an item."""
-    return show_items(state.items, schema.fields)
+    return "\n".join(line for item in state.items for line in _bullet(show_item(item, schema.fields)))
 
 
 def read_list(schema: ListSchema, text: str) -> ListState:
