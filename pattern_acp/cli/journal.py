@@ -134,9 +134,7 @@ async def verify_streams(database: Database, arguments: Journal) -> int:
         unsound, used = unsound + (not report.ok), used + len(meant)
         _print(stream, report, arguments, anchored=bool(meant))
     if anchors and not used:
-        write_failure(
-            "journal.anchor-unusable", "pattern-acp: no anchor that was given names a session that was checked."
-        )
+        write_failure("journal.anchor-unusable", "pattern-acp: none of these anchors names a session that was checked.")
         return EXIT_ERROR
     return EXIT_ERROR if unsound else EXIT_OK
 
@@ -464,7 +462,7 @@ def _show(report: RebuildReport, arguments: Journal, outcome: JsonObject) -> Non
 
 
 def _confirmed(path: Path) -> bool:
-    sys.stdout.write(printable(f"Put it in the place of {path}? The old one stays as a copy. [y/N] "))
+    sys.stdout.write(printable(f"Replace it in {path}? The old one stays as a copy. [y/N] "))
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
@@ -585,7 +583,7 @@ def _facts(found: Sequence[LeftOver]) -> list[Json]:
 
 def _counted(done: RedactionPlan) -> str:
     counted = [plural(len(done.events), "event")]
-    counted += [plural(len(done.files), "kept file")] if done.files else []
+    counted += [plural(len(done.files), "stored file")] if done.files else []
     counted += [plural(done.rows, "row")] if done.rows else []
     return ", ".join(counted[:-1]) + " and " + counted[-1] if len(counted) > 1 else counted[0]
 

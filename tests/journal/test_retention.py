@@ -86,6 +86,7 @@ STAYS = {
     "memory_recalled",
     "tasks_changed",
     "definition_noted",
+    "definitions_followed",
     "job_moved",
     "job_settled",
 }
