@@ -22,16 +22,17 @@ EXIT_CANCELLED = 130
 """128 + SIGINT, as shells have it."""
 
 
-class Serve(Struct, frozen=True):
+class _Wanted(Struct, frozen=True):
+    flags: Flags = field(default_factory=Flags)
+
+
+class Serve(_Wanted, frozen=True):
     """Speak ACP on stdin and stdout."""
 
-    flags: Flags = field(default_factory=Flags)
 
-
-class ServeClients(Struct, frozen=True):
+class ServeClients(_Wanted, frozen=True):
     """Serve ACP to many clients over WebSocket."""
 
-    flags: Flags = field(default_factory=Flags)
     listen: str = ""
     """The address to listen on; empty for the usual one."""
     allow_remote: bool = False
@@ -44,10 +45,9 @@ class ServeClients(Struct, frozen=True):
     """Pages that may connect."""
 
 
-class Connect(Struct, frozen=True):
+class Connect(_Wanted, frozen=True):
     """Connect stdin and stdout with a server."""
 
-    flags: Flags = field(default_factory=Flags)
     url: str = ""
     save_token: bool = False
     """Read the token and store it, and do nothing else."""
@@ -55,10 +55,9 @@ class Connect(Struct, frozen=True):
     """A file of certificates that are trusted besides."""
 
 
-class Chat(Struct, frozen=True):
+class Chat(_Wanted, frozen=True):
     """Be a client of our own agent, in a terminal."""
 
-    flags: Flags = field(default_factory=Flags)
     prompt: str | None = None
     """One turn with this prompt; None to ask for prompts, or to read one from a stdin that is no terminal. What is
     piped in beside a prompt goes with it."""
@@ -79,10 +78,9 @@ class Chat(Struct, frozen=True):
     """The time after which a prompt is cancelled; 0 for no limit."""
 
 
-class Doctor(Struct, frozen=True):
+class Doctor(_Wanted, frozen=True):
     """Report what works and what does not."""
 
-    flags: Flags = field(default_factory=Flags)
     json: bool = False
     verify: bool = False
     """Check the whole constellation too."""
@@ -98,10 +96,9 @@ TAIL_LINES = 20
 """Events that `journal tail` begins with."""
 
 
-class Journal(Struct, frozen=True):
+class Journal(_Wanted, frozen=True):
     """Do something with the journal."""
 
-    flags: Flags = field(default_factory=Flags)
     action: JournalAction = "verify"
     target: str = ""
     """A session's id; for `verify` a bundle too. Empty for all sessions, with `verify` and `tail`."""
@@ -125,10 +122,9 @@ class Journal(Struct, frozen=True):
     """The one turn to run again; 0 for all."""
 
 
-class Auth(Struct, frozen=True):
+class Auth(_Wanted, frozen=True):
     """Sign in at a provider, show which keys there are, or forget one."""
 
-    flags: Flags = field(default_factory=Flags)
     action: Literal["login", "status", "logout"] = "status"
     provider: str = ""
     device: bool = False
@@ -142,10 +138,9 @@ class Auth(Struct, frozen=True):
     json: bool = False
 
 
-class Mcp(Struct, frozen=True):
+class Mcp(_Wanted, frozen=True):
     """Sign in at an MCP server, list them with their logins, or forget a login."""
 
-    flags: Flags = field(default_factory=Flags)
     action: Literal["login", "status", "logout"] = "status"
     server: str = ""
     """A name of config.toml, or an address."""
@@ -156,10 +151,9 @@ class Mcp(Struct, frozen=True):
     json: bool = False
 
 
-class Policy(Struct, frozen=True):
+class Policy(_Wanted, frozen=True):
     """Check and try rules, or explain what is decided on a command line."""
 
-    flags: Flags = field(default_factory=Flags)
     action: Literal["check", "test", "explain", "grants", "verify"] = "explain"
     text: str = ""
     """A file, a command line, or a session; `-` for lines of stdin."""
@@ -172,69 +166,59 @@ class Policy(Struct, frozen=True):
     json: bool = False
 
 
-class ModelsWanted(Struct, frozen=True):
+class ModelsWanted(_Wanted, frozen=True):
     """List the models that can be used."""
 
-    flags: Flags = field(default_factory=Flags)
     json: bool = False
     model: str = ""
     """Only this one, `PROVIDER/MODEL`, with who says each figure."""
 
 
-class BackUp(Struct, frozen=True):
+class BackUp(_Wanted, frozen=True):
     """Copy the constellation, or list the copies that there are."""
 
-    flags: Flags = field(default_factory=Flags)
     output: str = ""
     """The target file; empty for the folder of backups."""
     list_only: bool = False
     json: bool = False
 
 
-class Restore(Struct, frozen=True):
+class Restore(_Wanted, frozen=True):
     """Put a copy instead of the constellation."""
 
-    flags: Flags = field(default_factory=Flags)
     file: str = ""
     """The copy; empty for the newest one."""
     json: bool = False
 
 
-class Sweep(Struct, frozen=True):
+class Sweep(_Wanted, frozen=True):
     """Take away what serves nothing any more."""
 
-    flags: Flags = field(default_factory=Flags)
     dry_run: bool = False
     json: bool = False
 
 
-class Setup(Struct, frozen=True):
+class Setup(_Wanted, frozen=True):
     """Set up a provider and the editors of this machine."""
 
-    flags: Flags = field(default_factory=Flags)
     yes: bool = False
     """Write without asking."""
 
 
-class Tour(Struct, frozen=True):
+class Tour(_Wanted, frozen=True):
     """Show the agent at work in this folder."""
 
-    flags: Flags = field(default_factory=Flags)
 
-
-class Explain(Struct, frozen=True):
+class Explain(_Wanted, frozen=True):
     """Say what a failure code means."""
 
-    flags: Flags = field(default_factory=Flags)
     code: str = ""
     """The code, or what somebody took for it; empty to list them all."""
     json: bool = False
 
 
-class ConfigWanted(Struct, frozen=True):
+class ConfigWanted(_Wanted, frozen=True):
     """Print the schema of config.toml."""
-
-    flags: Flags = field(default_factory=Flags)
 
 
 class ShowText(Struct, frozen=True):
