@@ -23,8 +23,7 @@ from pattern_acp.memory.edits import PlannedEdit, Splice
 from pattern_acp.memory.errors import BlockCorruptError, DocumentError
 from pattern_acp.memory.schemas.forms import first_content, read, show, steps_between
 from pattern_acp.memory.schemas.steps import Step
-from pattern_acp.memory.schemas.types import TEXT, BlockSchema, TextSchema
-from pattern_acp.memory.schemas.values import State
+from pattern_acp.memory.schemas.types import TEXT, BlockSchema, State, TextSchema
 
 if TYPE_CHECKING:
     import loro
