@@ -35,7 +35,7 @@ from pattern_acp.config.values import describe_type
 T = TypeVar("T")
 
 Read: TypeAlias = tuple[tuple[T, ...], tuple[Problem, ...], tuple[EffectiveValue, ...]]
-"""What a file says of one kind: those that can be used, problems with the others, and what is in force."""
+"""Entries of one kind that can be used, problems with the others, and what is in force."""
 
 _Text = Annotated[str, Meta(pattern=r"\S")]
 """A text that says something."""
@@ -53,6 +53,7 @@ def _read_tables(
     file: TomlFile,
     table: str,
     what: str,
+    keys: Mapping[str, str],
     wrong: Callable[[str, object], str],
     make: Callable[[str, Mapping[str, object]], tuple[T | None, str]],
 ) -> Read[T]:
@@ -71,9 +72,9 @@ def _read_tables(
         if not is_table(entry) or not name.strip():
             problems.append(file.problem(key, f"a {what} is a table [{table}.NAME]; it is left out."))
             continue
-        refused = next(((each, why) for each, value in entry.items() if (why := wrong(each, value))), None)
+        refused = _refused_key(entry, what, keys, wrong)
         if refused:
-            problems.append(file.problem(f"{key}.{refused[0]}", f"{refused[1]}; the {what} is left out."))
+            problems.append(file.problem(f"{key}.{refused[0]}", refused[1]))
             continue
         one, shown = make(name, entry)
         if one is None:
@@ -84,10 +85,19 @@ def _read_tables(
     return tuple(made), tuple(problems), tuple(values)
 
 
+def _refused_key(
+    entry: Mapping[str, object], what: str, keys: Mapping[str, str], wrong: Callable[[str, object], str]
+) -> tuple[str, str] | None:
+    for name, value in entry.items():
+        if name not in keys:
+            return name, f"there is no such key; allowed are {', '.join(keys)}. The {what} is left out."
+        if why := wrong(name, value):
+            return name, f"{why}; the {what} is left out."
+    return None
+
+
 def _misfit(name: str, raw: object, keys: Mapping[str, str], forms: Mapping[str, object]) -> str:
     """Describe what is wrong with a key; empty when nothing is."""
-    if name not in keys:
-        return f"there is no such key; allowed are {', '.join(keys)}"
     if _fits(raw, forms[name]):
         return ""
     return f"it must be {keys[name]}" + ("" if isinstance(raw, str) else f", not {describe_type(raw)}")
@@ -135,7 +145,7 @@ def read_checks(file: TomlFile) -> Read[CheckSettings]:
         check = msgspec.convert(facts, CheckSettings)
         return check, check.command
 
-    checks, problems, values = _read_tables(file, "checks", "check", _wrong_in_check, make)
+    checks, problems, values = _read_tables(file, "checks", "check", CHECK_KEYS, _wrong_in_check, make)
     strange = [
         file.problem(
             f"checks.{check.name}.command",
@@ -173,7 +183,9 @@ def read_mcp_servers(
     file: TomlFile,
 ) -> tuple[Mapping[str, McpServerSettings], tuple[Problem, ...], tuple[EffectiveValue, ...]]:
     """The servers by name, in the file's order. A server with a key that cannot be used is left out and reported."""
-    servers, problems, values = _read_tables(file, "mcp_servers", "server", _wrong_in_server, _mcp_server)
+    servers, problems, values = _read_tables(
+        file, "mcp_servers", "server", MCP_SERVER_KEYS, _wrong_in_server, _mcp_server
+    )
     return {server.name: server for server in servers}, problems, values
 
 
