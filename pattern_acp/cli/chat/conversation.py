@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from pattern_acp import __version__
 from pattern_acp.acp import schema
+from pattern_acp.acp.initialize_response import PROTOCOL_VERSION
 from pattern_acp.cli.chat.agent_process import AgentProcess
 from pattern_acp.cli.chat.client import ChatClient, Files, Terminals
 from pattern_acp.cli.chat.errors import AgentGoneError, AgentRefusedError, ChatError
@@ -94,7 +95,7 @@ class Conversation(Struct):
             protocol_version=Raw(b"1"), client_capabilities=capabilities, client_info=client
         )
         answer = await self.request("initialize", hello, _Version)
-        if answer.protocol_version != schema.PROTOCOL_VERSION:
+        if answer.protocol_version != PROTOCOL_VERSION:
             raise ChatError(f"The agent speaks version {answer.protocol_version} of ACP; this chat speaks version 1.")
 
     async def open(self, wanted: SessionToOpen) -> OpenedSession:
