@@ -52,7 +52,7 @@ from pattern_acp.workspace.snapshots import Captured, canonical_path, capture_al
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.history import HistoryScope
-    from pattern_acp.rewind.checkpoints import ShownChanges
+    from pattern_acp.rewind.shown_changes import ShownChanges
 
 
 INTERVAL_BYTES = 100_000_000
@@ -205,7 +205,7 @@ class Checkpoints:
             yield None
             return
         # Late: most turns run no command that may change files.
-        from pattern_acp.rewind.checkpoints import ShownChanges
+        from pattern_acp.rewind.shown_changes import ShownChanges
 
         shown = ShownChanges()
         before = await changes.look(self.scope.policy.roots)
