@@ -45,7 +45,7 @@ from pattern_acp.config.load import known_secrets
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.journal.disk_usage import size_text
+from pattern_acp.journal.retention import size_text
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.session.stored import project_of_folder
 

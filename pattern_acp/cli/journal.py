@@ -27,7 +27,6 @@ from pattern_acp.cli.command_runner import constellation_path, open_for_command,
 from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_json, write_line, write_sentence
 from pattern_acp.cli.session_ids import full_id
 from pattern_acp.config.load import known_secrets
-from pattern_acp.config.logs import Redactor
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.domain.canonical import Json, JsonObject
@@ -44,7 +43,7 @@ from pattern_acp.journal.redact import redacted_among
 from pattern_acp.journal.streams import EventHead, event_hash, is_stream, newest_heads, stream_position, streams_by_use
 from pattern_acp.journal.verify_bundle import EVENTS, Anchor, describe, parse_anchor, verify_bundle
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
-from pattern_acp.memory.secrets import mask_secrets
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.recovery.rebuild import RebuildReport, rebuild_into, take_place
 from pattern_acp.replay.comparison import ReplayServices, TurnDifference, TurnsReport, has_turn, replay_turns
 from pattern_acp.replay.turn_replay import CurrentComposition
@@ -297,15 +296,15 @@ def mask_of(level: str, secrets: Iterable[str]) -> Mask | None:
         return None
     if level == "content":
         return without_content
-    known = Redactor(secrets)
+    secret = SecretMask(secrets)
     done: dict[str, str] = {}
 
     def once(text: str) -> str:
         # Events and pages show the same texts, and the long ones take the time.
         if len(text) < _LONG_TEXT:
-            return mask_secrets(known.mask(text))
+            return secret.mask(text)
         if text not in done:
-            done[text] = mask_secrets(known.mask(text))
+            done[text] = secret.mask(text)
         return done[text]
 
     return lambda kind, payload: mask_texts(kind, payload, once)

@@ -24,7 +24,7 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Database, SqlValue, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
-from pattern_acp.journal.processes import host_name
+from pattern_acp.journal.leases import host_name
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.sync.incoming import take_over
 from pattern_acp.sync.outgoing import QUERIES, Changes, Sharing, newest_event, read_changes
