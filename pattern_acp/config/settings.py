@@ -465,7 +465,7 @@ class LspServerSettings(Struct, frozen=True):
 
     name: str
     command: tuple[str, ...]
-    languages: tuple[str, ...]
+    languages: tuple[str, ...] = ()
     """Language ids; none: it is not used."""
 
 

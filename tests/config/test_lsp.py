@@ -25,6 +25,12 @@ def test_servers_of_the_persons_file_come_with_their_languages(tmp_path: Path):
     assert next(value for value in found.values if value.key == "lsp.zls").shown == "zls -x"
 
 
+def test_a_server_without_languages_is_no_mistake(tmp_path: Path):
+    found = loaded(tmp_path, '[lsp.zls]\ncommand = ["zls"]\n')
+    assert found.settings.lsp.servers == (LspServerSettings("zls", ("zls",), ()),)
+    assert found.problems == ()
+
+
 def test_the_short_form_turns_all_off(tmp_path: Path):
     for number, text in enumerate(('lsp = "off"\n', "lsp = false\n", '[lsp]\nmode = "off"\n')):
         found = loaded(tmp_path / str(number), text)
