@@ -111,7 +111,7 @@ class Subscriptions(Generic[E]):
             with suppress(ConnectionClosedError):
                 await send(tell)
         except anyio.get_cancelled_exc_class():
-            # The process ends: a client that still reads is told, within a moment.
+            # The process ends: a client that still reads learns of it, within a moment.
             with (
                 anyio.CancelScope(shield=True),
                 anyio.move_on_after(LAST_WORD_SECONDS),

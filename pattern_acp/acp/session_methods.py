@@ -117,7 +117,7 @@ class SessionMethods:
         return schema.EmptyResponse()
 
     async def set_mode(self, request: schema.SetModeRequest, context: RequestContext, /) -> schema.EmptyResponse:
-        """session/set_mode; who shows options instead of modes is told as well."""
+        """session/set_mode; a client that shows options instead of modes learns of it as well."""
         options = await self.sessions.get(request.session_id).set_option(MODE_OPTION, request.mode_id)
         view = self.client.view(SessionId(request.session_id))
         context.after_response(lambda: view.show_config(options))
@@ -126,7 +126,7 @@ class SessionMethods:
     async def set_config_option(
         self, request: schema.SetConfigOptionRequest, context: RequestContext, /
     ) -> schema.SetConfigOptionResponse:
-        """session/set_config_option: always the complete list; who shows modes is told of a changed one."""
+        """session/set_config_option: always the complete list; a client that shows modes learns of a changed one."""
         session = self.sessions.get(request.session_id)
         value = request.value if isinstance(request.value, str) else str(request.value).lower()
         options = await session.set_option(request.config_id, value)

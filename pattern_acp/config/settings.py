@@ -332,8 +332,8 @@ class ClaimSettings(Struct, frozen=True):
     """Settings of claims: the files that open sessions change (docs/how-to/tasks.md)."""
 
     overlap: OverlapSetting = "tell"
-    """`tell`: the model is told once before it edits what another session works on; `ask`: the user decides; `deny`:
-    it may not."""
+    """`tell`: the model learns once, before the edit, that another session works there; `ask`: the user decides;
+    `deny`: it may not."""
 
 
 class TaskSettings(Struct, frozen=True):

@@ -170,7 +170,7 @@ ARGUMENT_NAMES: Mapping[str, Mapping[str, str]] = {
 
 
 def theirs(tool: str) -> str:
-    """The name a hook is told: of an MCP server's tool `mcp__server__tool`, as Claude Code writes it."""
+    """The name that a hook reads: of an MCP server's tool `mcp__server__tool`, as Claude Code writes it."""
     if tool in TOOL_NAMES:
         return TOOL_NAMES[tool]
     return f"mcp__{tool}" if "__" in tool else tool
@@ -298,7 +298,7 @@ async def _feed(process: Process, data: bytes) -> None:
         await process.stdin.send(data)
         await process.stdin.aclose()
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, BrokenPipeError, ConnectionResetError):
-        # It has no interest in what it is told.
+        # It does not read its input.
         return
 
 

@@ -543,7 +543,7 @@ class SeenDefinition(Struct, frozen=True):
 
 
 class DriftTold(Struct, frozen=True):
-    """The user is told that these definitions are others than the session has, which goes on with its own."""
+    """The user learns that these definitions differ from those of the session, which continues with its own."""
 
     definitions: tuple[SeenDefinition, ...]
 

@@ -89,7 +89,7 @@ class ClaimElsewhere(Struct, frozen=True):
     path: str
     session: str
     told: bool = False
-    """True once the model, or the user, was told of it and went on."""
+    """True once the model, or the user, learned of it and went on."""
     line: str = ""
     """The claim in words: who works where, since when, on which task; empty in a record."""
 
