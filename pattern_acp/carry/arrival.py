@@ -45,11 +45,11 @@ from pattern_acp.domain.ids import BlockId, SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal.codec import EncodedEvent, decode, item_of
-from pattern_acp.journal.events import ArchiveImported, BlockDeleted, Event, EventsRedacted, SessionConfigured
+from pattern_acp.journal.events import ArchiveImported, BlockDeleted, Event, EventsRedacted
 from pattern_acp.journal.history import read_history as read_session
 from pattern_acp.journal.leases import refuse_if_held, this_process
 from pattern_acp.journal.reader import redaction_digest, verify_stream
-from pattern_acp.journal.sessions import cwd_key, set_option
+from pattern_acp.journal.sessions import cwd_key
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append, append_copy, append_stored
 from pattern_acp.memory.archive import find_same, index_copied
 from pattern_acp.memory.block_loader import READING_PEER, text_hash
@@ -76,6 +76,7 @@ from pattern_acp.memory.store import (
     propose_merge,
     store_change,
 )
+from pattern_acp.policy.decision import Mode
 from pattern_acp.session.session_row_rebuild import ROW_KINDS, row_differences
 from pattern_acp.session.stored import index_session
 from pattern_acp.tasks.store import TaskWriter, give_own_numbers
@@ -605,9 +606,11 @@ class Arrival:
             refuse_if_held(tx, SessionId(session), holder, self._now_ms, remedy="close it there, and import again")
         self._store_session(record, known)
 
-    def _store_session(self, record: SessionRecord, known: int, *, is_own: bool = False) -> None:
-        """Store the events of a session behind those that are known here, and its row; `is_own` trusts its mode."""
+    def _store_session(self, record: SessionRecord, known: int) -> None:
+        """Store the events of a session behind those that are known here, and its row."""
         tx, session = self._tx, _word(record.row, "id")
+        # One that no version has could never be opened.
+        Mode(_word(record.row, "mode"))
         places: dict[int, int] = {}
         for page in record.events:
             for one in self._here.archive.read(page, list[ChainedEvent]):
@@ -625,11 +628,6 @@ class Arrival:
             "usage",
             [{**_values(used), "last_seq": places[at]} for at, used in record.usage if at in places],
         )
-        if row.get("mode") == "auto" and not is_own:
-            # Elsewhere somebody let it do everything; here nobody did.
-            change = SessionConfigured("mode", "ask", "agent")
-            seq = append(tx, session, change, actor=Actor.SYSTEM, origin=Origin.EDITOR, at_ms=self._now_ms).seq
-            set_option(tx, SessionId(session), "mode", "ask", seq=seq, at_ms=_number(record.row, "updated_ms"))
         index_session(tx, session, _word(record.row, "cwd"))
         self._report.sessions += 1
 

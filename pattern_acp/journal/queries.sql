@@ -90,6 +90,10 @@ ORDER BY session_seq LIMIT :limit;
 -- Where the events of an import came from.
 SELECT seq, hash, store, store_seq FROM origins WHERE last_seq = :last_seq ORDER BY seq;
 
+-- name: copied_among
+-- Those of some events, a JSON list of numbers, that were recorded in another constellation.
+SELECT seq FROM origins WHERE seq IN (SELECT value FROM json_each(:seqs));
+
 -- name: place_of_event
 -- The stream of an event, and its number in it.
 SELECT stream, session_seq FROM events WHERE seq = :seq;
@@ -440,15 +444,18 @@ WHERE sessions.deleted = 0 AND sessions.prompt_count > 0 AND sessions.title <> '
 ORDER BY sessions.updated_ms DESC, sessions.id DESC LIMIT :limit;
 
 -- name: newest_mode
--- The mode of the session of a folder and persona that was used last.
+-- The mode of the session of a folder and persona that was used last; not of one that anything came to from elsewhere.
 SELECT mode FROM sessions
 WHERE deleted = 0 AND prompt_count > 0 AND cwd_key = :cwd_key AND persona = :persona
+    AND id NOT IN (SELECT stream FROM origins JOIN events ON events.seq = origins.seq)
 ORDER BY updated_ms DESC, id DESC LIMIT 1;
 
 -- name: newest_modes
--- The folders of the sessions of a persona, those used last first, with the mode of the last session in each.
+-- The folders of the sessions of a persona, those used last first, with the mode of the last session in each; not of
+-- sessions that anything came to from elsewhere.
 SELECT cwd, mode, max(updated_ms) FROM sessions
 WHERE deleted = 0 AND prompt_count > 0 AND persona = :persona
+    AND id NOT IN (SELECT stream FROM origins JOIN events ON events.seq = origins.seq)
 GROUP BY cwd_key ORDER BY max(updated_ms) DESC LIMIT 100;
 
 -- name: store_file_content

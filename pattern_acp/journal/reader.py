@@ -367,6 +367,17 @@ def wrong_origins(tx: Transaction) -> tuple[str, ...]:
     return tuple(wrong)
 
 
+def recorded_here(tx: Transaction, entries: Sequence[Recorded]) -> list[Recorded]:
+    """Those of some events that no import and no exchange brought from another constellation.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    asked: dict[str, SqlValue] = {"seqs": json.dumps([entry.seq for entry in entries])}
+    copied = {integer(row[0]) for row in tx.all(QUERIES["copied_among"], asked)}
+    return [entry for entry in entries if entry.seq not in copied]
+
+
 def damaged_contents(tx: Transaction) -> tuple[int, tuple[str, ...]]:
     """Count the stored contents of files, with a sentence for each that is not what it was.
 

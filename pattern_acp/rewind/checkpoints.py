@@ -38,7 +38,7 @@ from pattern_acp.journal.events import (
     SessionRewound,
 )
 from pattern_acp.journal.leases import Holder
-from pattern_acp.journal.reader import Recorded, read_item
+from pattern_acp.journal.reader import Recorded, read_item, recorded_here
 from pattern_acp.journal.streams import stream_position
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.service.scope import MemoryScope
@@ -328,7 +328,12 @@ class Checkpoints:
             DatabaseError: the constellation cannot be read or written.
         """
         scope = self.scope
-        entries = await scope.database.read(lambda tx: read_item(tx, scope.session_id, CHECKPOINTS))
+
+        def read(tx: Transaction) -> list[Recorded]:
+            # What was cut off on another machine changed files there, and nothing of it is done or undone here.
+            return recorded_here(tx, read_item(tx, scope.session_id, CHECKPOINTS))
+
+        entries = await scope.database.read(read)
         landing = _landing_cut_off(entries)
         if landing is not None and undo is not None:
             await undo(scope, landing)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from pattern_acp.context.history import calls_of, history_of
 from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
-from pattern_acp.definitions.personas import PersonaRef, is_typed
+from pattern_acp.definitions.personas import PersonaRef, is_typed, lower_mode
 from pattern_acp.definitions.sources import KeptSource, SourceDamagedError, read_sources
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
@@ -24,13 +24,22 @@ from pattern_acp.journal.events import (
     InstructionsCompiled,
     LandingStarted,
     PinnedDefinition,
+    SessionConfigured,
+    SessionCreated,
     SessionOpened,
     TurnEnded,
     UsageReported,
 )
 from pattern_acp.journal.history import active_events, ancestors, read_history, with_subagent_events
 from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
-from pattern_acp.journal.reader import Recorded, earliest_rewind, problem_of_event, read_jobs, read_stream
+from pattern_acp.journal.reader import (
+    Recorded,
+    earliest_rewind,
+    problem_of_event,
+    read_jobs,
+    read_stream,
+    recorded_here,
+)
 from pattern_acp.journal.sessions import SessionRow
 from pattern_acp.journal.turn_ends import PROCESS_ENDED, InterruptedEnd, TurnFailure, close_interrupted
 from pattern_acp.journal.writer import append
@@ -119,7 +128,7 @@ async def reopen_session(
     found, sources = await shared.database.read(lambda tx: _sound(tx, known, place, shared.personas))
     # Before the lease is taken: a session that cannot be opened stays as it is, and free for others.
     model_of(shared, found.model)
-    lost, interrupted = await shared.database.write(
+    lost, interrupted, lowered = await shared.database.write(
         lambda tx: _take(tx, shared, known, place, how, client.description.name)
     )
     if begin is not None:
@@ -128,6 +137,7 @@ async def reopen_session(
     reopened = await shared.database.read(lambda tx: _read(tx, known, place.project, lost))
     session, kept, drift = await _session_of(shared, client, opening, place, reopened, how.client_id, sources=sources)
     session.state.sources = sources
+    session.state.notices += lowered
     offer_kept_tools(session)
     session.state.told_changes = told_drift(reopened.recorded)
     tell_drift(session.state, (*drift, *drift_of(await take_definitions(session))))
@@ -262,8 +272,11 @@ def _get(tx: Transaction, session_id: SessionId) -> SessionRow:
 
 def _take(
     tx: Transaction, shared: Constellation, session_id: SessionId, place: Place, how: Reopening, editor: str
-) -> tuple[frozenset[str], bool]:
-    """Take the lease and close what was left open; ids of background commands that are lost, whether a turn was cut."""
+) -> tuple[frozenset[str], bool, tuple[str, ...]]:
+    """Take the lease and close what was left open.
+
+    The result is the ids of background commands that are lost, whether a turn was cut, and notices to the user.
+    """
     _get(tx, session_id)
     now = shared.clock.now_ms()
     leases.acquire(tx, session_id, shared.holder, now, take_over=how.take_over, editor=editor)
@@ -274,7 +287,37 @@ def _take(
     recorded = read_jobs(tx, session_id)
     lost = frozenset(job.started.job_id for job in recorded_jobs(recorded) if job.is_lost)
     close_lost_jobs(tx, session_id, recorded, at_ms=now)
-    return lost, bool(closed)
+    return lost, bool(closed), _lower_mode(tx, session_id, Mode(place.settings.mode), now)
+
+
+def _lower_mode(tx: Transaction, session_id: SessionId, most: Mode, now: int) -> tuple[str, ...]:
+    """Have a session whose mode was chosen on another machine do no more than a new one here; what the user is to know.
+
+    Here and not when it arrives: its journal would part from that of the other machine before anybody used it.
+    """
+    mode = _get(tx, session_id).mode
+    if lower_mode(mode, most) == mode or _has_mode_from_here(tx, session_id):
+        return ()
+    configured = SessionConfigured("mode", most, "agent")
+    seq = append(tx, session_id, configured, actor=Actor.SYSTEM, origin=Origin.EDITOR, at_ms=now).seq
+    sessions.set_option(tx, session_id, "mode", most, seq=seq, at_ms=now)
+    return (
+        f"This session comes from another machine, where its mode was {mode}. Here it continues in {most}, as new "
+        "sessions begin; you can change its mode as usual.",
+    )
+
+
+def _has_mode_from_here(tx: Transaction, session_id: str) -> bool:
+    """Tell whether the mode of a session, or the session that it has it from as a fork, was chosen here."""
+    setting = [
+        entry
+        for entry in read_stream(tx, session_id, kinds=(SessionCreated, SessionConfigured))
+        if not isinstance(entry.event, SessionConfigured) or entry.event.option == "mode"
+    ]
+    if not recorded_here(tx, setting[-1:]):
+        return False
+    last = setting[-1].event
+    return not (isinstance(last, SessionCreated) and last.parent) or _has_mode_from_here(tx, last.parent)
 
 
 def _sound(

@@ -354,7 +354,7 @@ class _Following(Arrival):
         elif held_elsewhere(self._tx, SessionId(session), holder, self._now_ms) is not None:
             self._report.notes.append(f"The session “{title}” is open here; close it to have what came of it.")
         else:
-            self._store_session(record, len(here), is_own=True)
+            self._store_session(record, len(here))
             self._sessions.append(session)
 
     def _follow_state(self, key: BlockKey, came: EventRecord) -> None:

@@ -30,15 +30,18 @@ from pattern_acp.carry.export import (
     SessionRecord,
     export,
 )
+from pattern_acp.config.settings import PolicySettings, Settings
 from pattern_acp.db.connection import Database, Row, Transaction, open_database
 from pattern_acp.db.table_rows import all_rows, columns_of
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.file_states import MISSING, FileChange
+from pattern_acp.domain.ids import RandomIds, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.journal.events import ArchiveImported, SessionConfigured
+from pattern_acp.journal.events import ArchiveImported, LandingStarted, SessionConfigured, SessionTitled
 from pattern_acp.journal.leases import acquire, this_process
-from pattern_acp.journal.reader import read_everywhere, read_stream, verify_stream
-from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.journal.reader import read_everywhere, verify_stream
+from pattern_acp.journal.sessions import set_option, set_title
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.history import blame_lines, list_writes, read_history, text_of_version
 from pattern_acp.memory.secrets import SecretMask
@@ -49,8 +52,10 @@ from pattern_acp.memory.store import load_block
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.recovery.checks import Health, check_rows
-from tests.support.agent import record_session
+from pattern_acp.workspace.snapshots import capture_in_place
+from tests.support.agent import RunningAgent, record_session, running_agent
 from tests.support.constellation import FakeClock
+from tests.support.editor import JsonDict
 from tests.support.scripts import calls, says
 
 NOW = FakeClock().now_ms() + 10_000_000
@@ -379,28 +384,86 @@ async def test_secrets_stay_where_they_are(tmp_path: Path):
     assert again.read_bytes() == file.read_bytes()
 
 
-async def test_an_imported_session_may_do_no_more_than_a_new_one(tmp_path: Path):
-    file = tmp_path / "a.car"
+def set_mode(tx: Transaction, session: SessionId, mode: str) -> None:
+    """Choose a mode as the user does."""
+    event = SessionConfigured("mode", mode, "client")
+    seq = append(tx, session, event, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=NOW).seq
+    set_option(tx, session, "mode", mode, seq=seq, at_ms=NOW)
+
+
+async def opened_mode(agent: RunningAgent, session: str, how: str = "load") -> str:
+    """The mode that a session is opened in."""
+    params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
+    opened = await agent.editor.request(f"session/{how}", params)
+    return agent.sessions.get(opened.get("sessionId", session)).state.policy.mode
+
+
+async def test_a_session_from_elsewhere_begins_with_no_more_than_a_new_one_may_here(tmp_path: Path):
+    file, again, moved = tmp_path / "a.car", tmp_path / "b.car", tmp_path / "two" / "constellation.db"
     session = SessionId(await talk(tmp_path / "one.db", tmp_path / "work"))
     async with open_database(tmp_path / "one.db", clock=FakeClock()) as one:
-
-        def configure(tx: Transaction) -> None:
-            from pattern_acp.journal.sessions import set_option
-            from pattern_acp.journal.writer import append
-
-            event = SessionConfigured("mode", "auto", "client")
-            seq = append(tx, session, event, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=NOW).seq
-            set_option(tx, session, "mode", "auto", seq=seq, at_ms=NOW)
-
-        await one.write(configure)
+        await one.write(lambda tx: set_mode(tx, session, "auto"))
         await leave(one, file)
     async with home(tmp_path / "two") as two:
         await arrive(two, file)
-        last = (await two.read(lambda tx: read_stream(tx, session)))[-1].event
-        assert isinstance(last, SessionConfigured)
-        assert (last.option, last.value) == ("mode", "ask")
         assert await is_sound(two) == []
         assert await two.read(lambda tx: tx.all("SELECT count(*) FROM grants")) == [(0,)]
+        # Nothing is added to it before somebody uses it, or it could not be brought up to date.
+        await leave(two, again)
+    assert again.read_bytes() == file.read_bytes()
+    remembering = Settings(policy=PolicySettings(remember_mode=True))
+    async with running_agent(ScriptedProvider([says("Yes."), says("Yes.")]), database=moved) as agent:
+        assert await opened_mode(agent, session, "fork") == "ask"
+        assert await opened_mode(agent, session) == "ask"
+        sentence = "where its mode was auto. Here it continues in ask"
+        await agent.editor.prompt(session, "Are you here?")
+        assert agent.editor.said().count(sentence) == 1
+    async with running_agent(ScriptedProvider([says("Yes.")]), database=moved) as agent:
+        assert await opened_mode(agent, session) == "ask"
+        await agent.editor.prompt(session, "Still here?")
+        # The one of the day before, replayed.
+        assert agent.editor.said().count(sentence) == 1
+        await agent.editor.request("session/set_mode", {"sessionId": session, "modeId": "auto"})
+    async with running_agent(ScriptedProvider([says("Yes.")]), database=moved, settings=remembering) as agent:
+        assert await opened_mode(agent, session) == "auto"
+        new = await agent.editor.open_session(str(tmp_path / "work"))
+        assert agent.sessions.get(new).state.policy.mode == "ask"
+
+
+async def test_a_session_from_elsewhere_in_a_mode_that_may_do_less_stays_in_it(tmp_path: Path):
+    file = tmp_path / "a.car"
+    session = SessionId(await talk(tmp_path / "one.db", tmp_path / "work"))
+    async with open_database(tmp_path / "one.db", clock=FakeClock()) as one:
+        await one.write(lambda tx: set_mode(tx, session, "plan"))
+        await leave(one, file)
+    async with home(tmp_path / "two") as two:
+        await arrive(two, file)
+    settings = Settings(mode="edit")
+    database = tmp_path / "two" / "constellation.db"
+    async with running_agent(ScriptedProvider([]), database=database, settings=settings) as agent:
+        assert await opened_mode(agent, session) == "plan"
+
+
+async def test_what_was_cut_off_on_another_machine_changes_no_file_here(tmp_path: Path):
+    file, made = tmp_path / "a.car", tmp_path / "work" / "made.txt"
+    session = SessionId(await talk(tmp_path / "one.db", tmp_path / "work"))
+    made.write_text("Mine.\n", encoding="utf-8")
+    after = (await anyio.to_thread.run_sync(capture_in_place, str(made))).state
+    files = (FileChange(str(made), MISSING, after),)
+
+    def cut_off(tx: Transaction) -> None:
+        started = LandingStarted("land_1", TurnId("turn_1"), ToolCallId("call_1"), (), files)
+        append(tx, session, started, actor=Actor.SYSTEM, origin=Origin.MEMORY, at_ms=NOW)
+
+    async with open_database(tmp_path / "one.db", clock=FakeClock()) as one:
+        await one.write(cut_off)
+        await leave(one, file)
+    async with home(tmp_path / "two") as two:
+        await arrive(two, file)
+    async with running_agent(ScriptedProvider([]), database=tmp_path / "two" / "constellation.db") as agent:
+        params: JsonDict = {"sessionId": session, "cwd": str(tmp_path / "work"), "mcpServers": []}
+        await agent.editor.request("session/load", params)
+    assert made.read_text(encoding="utf-8") == "Mine.\n"
 
 
 async def test_a_session_that_went_on_is_brought_up_to_date_and_one_that_parted_is_not(tmp_path: Path):
@@ -409,10 +472,6 @@ async def test_a_session_that_went_on_is_brought_up_to_date_and_one_that_parted_
 
     def title(name: str) -> Callable[[Transaction], None]:
         def write(tx: Transaction) -> None:
-            from pattern_acp.journal.events import SessionTitled
-            from pattern_acp.journal.sessions import set_title
-            from pattern_acp.journal.writer import append
-
             event = SessionTitled(name)
             seq = append(tx, session, event, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=NOW).seq
             set_title(tx, session, name, seq=seq, at_ms=NOW)
