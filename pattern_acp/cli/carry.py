@@ -35,9 +35,8 @@ from pattern_acp.carry.proposing import (
     opened,
     projects_of,
 )
-from pattern_acp.cli.command_runner import open_for_command
+from pattern_acp.cli.command_runner import full_id, open_for_command
 from pattern_acp.cli.rendering import show_parts
-from pattern_acp.cli.session_ids import full_id
 from pattern_acp.cli.usage import since_ms
 from pattern_acp.commands.document import Paragraph, Part, Result, Said
 from pattern_acp.commands.parameters import TypedCommand

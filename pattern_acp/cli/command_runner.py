@@ -1,12 +1,13 @@
 """Carrying out a command of the table in a terminal.
 
-Owns: opening the constellation, what is said when it is gone, showing the result, and that what the command recorded
+Owns: opening the constellation, what is said when it is gone, what a short form of a session's id (`ses_1a442a6f`, or
+only `1a442a6f`) stands for, showing the result, and that what the command recorded
 is in segments too before it ends. Must not know: what any command does.
 """
 
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from pkgutil import resolve_name
@@ -23,7 +24,7 @@ from pattern_acp.commands.parameters import HERE, Command, Group, TypedCommand
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, PatternError
-from pattern_acp.journal.errors import MissingSessionError
+from pattern_acp.journal.errors import AmbiguousSessionError, MissingSessionError
 from pattern_acp.journal.redact import newest_event
 from pattern_acp.recovery.backups import lost_constellation
 
@@ -160,3 +161,40 @@ async def write_segments(path: Path) -> None:
 
     with anyio.move_on_after(SEGMENT_SECONDS):
         await export_last(path)
+
+
+SHORTEST = 4
+"""Digits that a short form has at least, so that a slip of the finger names nothing."""
+
+
+async def full_id(database: "Database", given: str) -> str:
+    """The id that `given` is the beginning of; `given` itself when it is one, or of none.
+
+    Raises:
+        AmbiguousSessionError: several ids begin like that.
+    """
+    beginning = beginning_of(given)
+    if not beginning:
+        return given
+    from pattern_acp.journal.sessions import sessions_beginning
+
+    return meant(given, await database.read(lambda tx: sessions_beginning(tx, beginning)))
+
+
+def beginning_of(given: str) -> str:
+    """Return the beginning of the ids that `given` may stand for; empty when it is no short form."""
+    digits = given.removeprefix("ses_")
+    return f"ses_{digits}" if len(digits) >= SHORTEST and digits.isalnum() else ""
+
+
+def meant(given: str, found: Sequence[str]) -> str:
+    """Return the one of the ids `found`, all with the same beginning, that is meant; `given` itself when there is none.
+
+    Raises:
+        AmbiguousSessionError: several match, and `given` is none of them in full.
+    """
+    if given in found or not found:
+        return given
+    if len(found) > 1:
+        raise AmbiguousSessionError(given, found)
+    return found[0]

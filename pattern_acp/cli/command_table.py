@@ -218,8 +218,8 @@ TRUST = Group(
     TRUST_VERBS,
     default="add",
     words="[PATH | list | revoke PATH]",
-    opens="pattern_acp.cli.trust:open_trust",
-    without="pattern_acp.cli.trust:without_constellation",
+    opens="pattern_acp.cli.policy:open_trust",
+    without="pattern_acp.cli.policy:without_constellation",
 )
 
 _BUNDLE = "pattern_acp.cli.bundle:"

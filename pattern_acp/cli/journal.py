@@ -23,9 +23,8 @@ from pattern_acp import __version__
 from pattern_acp.acp.updates import EditorAbilities, agent_chunks, live_updates
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Journal
-from pattern_acp.cli.command_runner import constellation_path, open_for_command, refuse_if_lost
+from pattern_acp.cli.command_runner import constellation_path, full_id, open_for_command, refuse_if_lost
 from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_json, write_line, write_sentence
-from pattern_acp.cli.session_ids import full_id
 from pattern_acp.config.load import known_secrets
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database, Transaction, open_database

@@ -1,23 +1,26 @@
-"""`pattern-acp policy`: rules checked and tried, decisions explained, grants listed and taken back. It runs nothing.
+"""`pattern-acp policy` and `trust`: rules checked and tried, decisions explained, permissions and trust taken back.
 
-Owns: how answers are printed. Must not know: how a decision is reached.
+Owns: how answers are printed, which folder is meant, and the question before it is trusted. It runs nothing. Must not
+know: how a decision is reached.
 """
 
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.bootstrap.project import read_project
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Policy
-from pattern_acp.cli.command_runner import constellation_path, open_for_command, refuse_if_lost, show_result
-from pattern_acp.cli.output import OutputClosed, write_error, write_json, write_line
-from pattern_acp.cli.session_ids import full_id
+from pattern_acp.cli.command_runner import constellation_path, full_id, open_for_command, refuse_if_lost, show_result
+from pattern_acp.cli.output import OutputClosed, write_error, write_failure, write_json, write_line
 from pattern_acp.commands.document import Result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.policy_rules import RuleError, parse_rule, read_policy_rules
@@ -28,12 +31,15 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SystemClock, local_hour
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.paths import resolve_path
+from pattern_acp.domain.project_parts import ProjectPart
 from pattern_acp.policy.decide import decide
 from pattern_acp.policy.decision import Circumstances, Decision, Mode, Verdict
 from pattern_acp.policy.layers import layer_of, what_would_change
 from pattern_acp.policy.reading import git_folders, surely_reads
 from pattern_acp.processes.confinement import Confinement
 from pattern_acp.session.sandbox import sandbox_name
+from pattern_acp.session.trust import TrustDesk, TrustedFolders
+from pattern_acp.trust.records import Agreement, count_parts, describe_changes, describe_parts
 from pattern_acp.turn.permissions import resolved
 from pattern_acp.workspace.git import git_facts, program_setting
 
@@ -88,7 +94,7 @@ def _grants(arguments: Policy, process: Process) -> int:
 
 
 def _verify(arguments: Policy, process: Process) -> int:
-    from pattern_acp.session.decision_commands import Verified, verify_decisions
+    from pattern_acp.session.permission_commands import Verified, verify_decisions
 
     async def carry_out() -> Verified:
         async with open_for_command(process) as database:
@@ -255,3 +261,57 @@ def _test(arguments: Policy, process: Process) -> int:
         return EXIT_ERROR
     write_line("All cases are as expected.")
     return EXIT_OK
+
+
+BRINGS_NOTHING = (
+    "It brings nothing that would run. Once you trust it, its files count as your own: what the agent remembers after "
+    "reading them is written without a question."
+)
+
+
+@asynccontextmanager
+async def open_trust(call: TypedCommand, process: Process) -> AsyncGenerator[TrustDesk, None]:
+    """Open the services of the verbs.
+
+    Raises:
+        PatternError: the constellation cannot be used.
+    """
+    del call
+
+    async def offered(root: str) -> tuple[ProjectPart, ...]:
+        if not await anyio.Path(root).is_dir():
+            raise PatternError(f"{root} is no folder.", failure_code="cli.file-unusable")
+        return (await anyio.to_thread.run_sync(read_project, process, root)).offer.parts
+
+    async with open_for_command(process) as database:
+        yield TrustDesk(database, SystemClock(), folder_meant, offered, _agrees)
+
+
+def without_constellation(call: TypedCommand) -> TrustedFolders:
+    """The folders that are trusted as long as nothing was recorded: none."""
+    del call
+    return TrustedFolders()
+
+
+def folder_meant(path: str) -> str:
+    """The folder of a command line with symbolic links followed; the current one when none is named."""
+    return resolve_path(str(Path(path or ".").absolute()))
+
+
+async def _agrees(root: str, parts: Sequence[ProjectPart], before: Agreement | None, sure: bool) -> bool:  # noqa: FBT001  a port
+    from pattern_acp.cli.chat.calls import plain_text
+
+    shown = describe_changes(before.parts, parts) if before is not None else describe_parts(parts)
+    if not parts:
+        shown = f"{shown}\n{BRINGS_NOTHING}".strip()
+    write_line(plain_text(shown, None))
+    if sure:
+        return True
+    if not sys.stdin.isatty():
+        sentence = "pattern-acp: nothing was changed; say --yes to trust this without a question."
+        write_failure("cli.not-confirmed", sentence)
+        return False
+    wanted = f"{root} to run {count_parts(parts)} as you" if parts else f"the files of {root}"
+    sys.stdout.write(f"\nTrust {wanted}? [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

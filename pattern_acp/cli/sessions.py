@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_OK
-from pattern_acp.cli.command_runner import constellation_path, open_for_command
+from pattern_acp.cli.command_runner import constellation_path, full_id, open_for_command
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line
-from pattern_acp.cli.session_ids import full_id
 from pattern_acp.commands.document import HtmlPage, Result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.commands.sessions import SESSION_VERBS

@@ -28,9 +28,8 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.block_files import MARKDOWN, EditableText
 from pattern_acp.memory.blocks import Scope, project_key
 from pattern_acp.memory.service.scope import MemoryScope
-from pattern_acp.tasks.errors import TaskNotFoundError
 from pattern_acp.tasks.interchange import TaskFormat, read_tasks, write_tasks
-from pattern_acp.tasks.model import OPEN, GraphQuery, TaskFilter
+from pattern_acp.tasks.model import OPEN, GraphQuery, TaskFilter, TaskNotFoundError
 from pattern_acp.tasks.service import TaskDesk, Tasks
 from pattern_acp.tasks.task_files import TaskFileError, read_task_file, text_of_task, write_task_file
 from pattern_acp.workspace.git import git_facts

@@ -12,7 +12,7 @@ JSON = Parameter("json", "print JSON", Kind.FLAG, option="--json")
 
 _DO = "pattern_acp.session.session_commands:"
 _IN_SESSION = f"{_DO}desk_of"
-_TRUST = "pattern_acp.session.trust_commands:"
+_TRUST = "pattern_acp.session.trust:"
 
 
 def flag(name: str, about: str, option: str = "", only: str = "") -> Parameter:

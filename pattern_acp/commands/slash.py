@@ -83,13 +83,13 @@ COMMANDS: dict[str, Command] = {
         Command(
             "usage",
             "Tokens and money: this session, its turns, and today",
-            "pattern_acp.session.usage_commands:run_usage",
+            "pattern_acp.session.context_usage:run_usage",
             beside=True,
         ),
         Command(
             "budget",
             "What may be spent: show, or set one",
-            "pattern_acp.session.usage_commands:run_budget",
+            "pattern_acp.session.context_usage:run_budget",
             hint="[turn | session | day AMOUNT]",
         ),
         SEARCH,
@@ -258,13 +258,13 @@ COMMANDS: dict[str, Command] = {
         Command(
             "why",
             "Why a call ran, asked or was refused: the last, or one by its id",
-            "pattern_acp.session.decision_commands:run_why",
+            "pattern_acp.session.permission_commands:run_why",
             hint="[CALL]",
         ),
         Command(
             "trust",
             "What this folder would run, and whether it may",
-            "pattern_acp.session.trust_commands:run_trust",
+            "pattern_acp.session.trust:run_trust",
             hint="[list | revoke]",
         ),
         Command("doctor", "Check the installation and say how to fix it", "pattern_acp.session.commands:run_doctor"),

@@ -16,9 +16,8 @@ from typing import LiteralString
 
 import apsw
 
-from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection
+from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection, sync_folder
 from pattern_acp.db.errors import DatabaseBusyError, DatabaseCorruptError, translate
-from pattern_acp.db.files import sync_folder
 from pattern_acp.db.migrate import load_migrations, schema_version
 from pattern_acp.db.raw import connect, copy_database
 from pattern_acp.db.transaction import Transaction

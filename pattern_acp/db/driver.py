@@ -1,6 +1,7 @@
 """One apsw connection, set up the way a constellation needs it, and the fair lock of its writers.
 
-Owns: opening the file (created private to the user), pragmas, the vector extension, the bounds of a transaction. Must
+Owns: opening the file (created private to the user), noticing that other files have its names or that a newer program
+changed the schema, pragmas, the vector extension, the bounds of a transaction. Must
 not know: tables, threads or the event loop. Every method runs on the connection's own thread.
 """
 
@@ -10,6 +11,7 @@ import logging
 import os
 import random
 import struct
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,10 +22,84 @@ from typing import TypeVar
 import apsw
 from msgspec import Struct
 
-from pattern_acp.db.errors import translate
-from pattern_acp.db.files import OpenedFile, sync_folder
+from pattern_acp.db.errors import DatabaseNewerError, DatabaseUnreachableError, translate
 from pattern_acp.db.raw import RawConnection, connect
 from pattern_acp.db.transaction import Transaction, open_transaction
+
+_ENDINGS = ("", "-wal", "-shm")
+"""The file, its write-ahead log, and the memory in which processes that share it agree. Whoever opens the name after
+one of them was taken away gets another, so what we went on writing would be in a file that nobody reads."""
+
+Identity = tuple[int, int] | None
+
+
+class OpenedFile:
+    """The constellation at `path`, as the connection that is opened now found it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # Spelled once: each transaction looks at them twice.
+        self._names = tuple(f"{path}{ending}" for ending in _ENDINGS)
+        self._identities = self._now()
+        self.version: int | None = None
+        """The schema version that this program works with; None until it is known, as in a migration."""
+
+    def require_files(self) -> None:
+        """Nothing, when each file still has its name. Asked before a transaction begins and again before its commit.
+
+        Raises:
+            DatabaseUnreachableError: one was deleted, moved or replaced; what is written would go with the process.
+        """
+        if self._now() != self._identities:
+            raise DatabaseUnreachableError(
+                f"The constellation {self._path} was deleted, moved or replaced while pattern-acp had it open, so "
+                "nothing can be saved; start pattern-acp again."
+            )
+
+    def may_move_log(self) -> bool:
+        """Return whether our log may still be moved into the file, as SQLite does when the last connection closes.
+
+        Not once others may have begun a log of their own: ours would be written over what theirs brought. A log that
+        alone was deleted is still ours: whoever had opened the file since had made a new one, and left it to us.
+        """
+        now = self._now()
+        return now == self._identities or now == (self._identities[0], None, self._identities[2])
+
+    def _now(self) -> tuple[Identity, ...]:
+        return tuple(map(_identity, self._names))
+
+    def require_version(self, found: int) -> None:
+        """Nothing, unless a newer program has changed the schema since.
+
+        Raises:
+            DatabaseNewerError: it has.
+        """
+        if self.version is not None and found > self.version:
+            raise DatabaseNewerError(self._path, found=found, known=self.version, is_open=True)
+
+
+def _identity(name: str) -> Identity:
+    try:
+        status = os.stat(name)  # noqa: PTH116  # before every commit: a Path each would cost as much again
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def sync_folder(path: Path) -> None:
+    """Make names in a folder last; where a system cannot, its file system does it in its own time.
+
+    Raises:
+        OSError: the folder cannot be opened or written.
+    """
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
 
 STALE_NS = 200_000_000
 """Nanoseconds after which a note whose owner did not look is passed over: what a killed process costs the others, once.

@@ -2,5 +2,5 @@
 
 Owns: starting and ending them, their offers and names, and the pinned definitions of their tools. Must not know:
 policy, how tools are shown, or who may call them. The `mcp` package is imported only by `connection.py`,
-`transports.py`, `refusals.py` and `listing.py`, which are imported in a worker thread once there is a server.
+`transports.py` and `listing.py`, which are imported in a worker thread once there is a server.
 """

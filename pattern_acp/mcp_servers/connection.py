@@ -34,11 +34,16 @@ from pattern_acp.mcp_servers.catalogue import (
     ServerError,
     SessionForgottenError,
 )
-from pattern_acp.mcp_servers.listing import named_arguments, own_names, plain_arguments
+from pattern_acp.mcp_servers.listing import (
+    call_reply,
+    named_arguments,
+    own_names,
+    plain_arguments,
+    prompt_text,
+    read_reply,
+)
 from pattern_acp.mcp_servers.logins import LaunchContext
-from pattern_acp.mcp_servers.refusals import HttpRefusal, refusal_of
-from pattern_acp.mcp_servers.results import call_reply, prompt_text, read_reply
-from pattern_acp.mcp_servers.transports import ServerStreams, open_streams
+from pattern_acp.mcp_servers.transports import HttpRefusal, ServerStreams, open_streams, refusal_of
 
 
 def tool_of(tool: types.Tool) -> RemoteTool:

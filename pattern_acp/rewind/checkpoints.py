@@ -1,7 +1,8 @@
 """Checkpoints of one session: what it changed in files, and the moments to which it can go back.
 
-Owns: keeping the state of a file before the session changes it, what the session left it as, and the event that closes
-an interval. Must not know: how going back works (`rewind/execution.py`).
+Owns: keeping the state of a file before the session changes it, what the session left it as, which files a command
+changed as the user is shown them, and the event that closes an interval. Must not know: how going back works
+(`rewind/execution.py`).
 
 A state is kept before the change is made (`FilesSaved`), so that a crash between loses nothing: the next start finds
 files that were saved and never checkpointed (`recover`). Every turn ends with a checkpoint: in the transaction of its
@@ -25,6 +26,7 @@ from pattern_acp.domain.file_states import FileChange, FileState, SavedFile, Uns
 from pattern_acp.domain.ids import IdFactory, SessionId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import is_within, resolve_path
+from pattern_acp.domain.tool_calls import ChangedPath, FilesChanged, FileSide
 from pattern_acp.journal import leases
 from pattern_acp.journal.codec import CHECKPOINTS
 from pattern_acp.journal.contents import store_content
@@ -52,7 +54,6 @@ from pattern_acp.workspace.snapshots import Captured, canonical_path, capture_al
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.history import HistoryScope
-    from pattern_acp.rewind.shown_changes import ShownChanges
 
 
 INTERVAL_BYTES = 100_000_000
@@ -205,7 +206,6 @@ class Checkpoints:
             yield None
             return
         # Late: most turns run no command that may change files.
-        from pattern_acp.rewind.shown_changes import ShownChanges
 
         shown = ShownChanges()
         before = await changes.look(self.scope.policy.roots)
@@ -468,3 +468,67 @@ def _may_change_files(access: Access) -> bool:
             return not read_only
         case _:
             return False
+
+
+MOST_FILES = 50
+"""Most files that one call shows; a checkout changes thousands."""
+
+MOST_BYTES = 100_000
+"""Most bytes of texts that one call shows, as the journal keeps them."""
+
+
+class ShownChanges:
+    """The changes of one command, as they are found."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[Captured, Captured]] = {}
+
+    def add(self, path: str, before: Captured, after: Captured) -> None:
+        """Take note of a change."""
+        self._found[path] = (before, after)
+
+    def content(self) -> FilesChanged | None:
+        """See `turn.tool_runner.FoundFiles`."""
+        if not self._found:
+            return None
+        moved = self._moved()
+        files: list[ChangedPath] = []
+        room = MOST_BYTES
+        for path, (before, after) in self._found.items():
+            if path in moved.values() or len(files) == MOST_FILES:
+                continue
+            source = moved.get(path, "")
+            was = self._found[source][0] if source else before
+            size = len(was.content or b"") + len(after.content or b"")
+            with_texts = size <= room
+            room -= size if with_texts else 0
+            files.append(
+                ChangedPath(path, _side(was, with_text=with_texts), _side(after, with_text=with_texts), source)
+            )
+        return FilesChanged(tuple(files), len(self._found) - len(moved) - len(files))
+
+    def _moved(self) -> dict[str, str]:
+        """New paths, with those that are gone and held the very same."""
+        gone = {
+            before.state.digest: path for path, (before, after) in self._found.items() if after.state.kind == "missing"
+        }
+        made = {
+            after.state.digest: path for path, (before, after) in self._found.items() if before.state.kind == "missing"
+        }
+        return {path: gone[digest] for digest, path in made.items() if digest and digest in gone}
+
+
+def _side(captured: Captured, *, with_text: bool) -> FileSide:
+    state = captured.state
+    if state.kind == "missing":
+        return FileSide("missing")
+    if state.kind == "link":
+        return FileSide("link", state.digest)
+    if captured.content is None:
+        return FileSide("file", mode=state.mode)
+    try:
+        text = captured.content.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    is_binary = "\0" in text
+    return FileSide("file", text if with_text and not is_binary else None, state.mode, is_binary)

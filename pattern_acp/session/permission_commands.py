@@ -1,6 +1,6 @@
-"""Permissions of the user that hold, shown and taken back: /permissions and `pattern-acp policy grants`.
+"""Recorded decisions and standing permissions: /why, /permissions, and their verbs of `pattern-acp policy`.
 
-Owns: both verbs, and what they answer. Must not know: how a decision is reached.
+Owns: the commands, and what they answer. Must not know: how a decision is reached.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,203 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.config.settings import PolicyRule
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock, local_minute
+from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.journal.events import GrantRevoked
+from pattern_acp.journal.errors import MissingSessionError
+from pattern_acp.journal.events import (
+    Event,
+    GrantRevoked,
+    PermissionAnswered,
+    PermissionDecided,
+    RecordedClaim,
+    RecordedPath,
+    RecordedPolicy,
+    ToolCallStarted,
+)
+from pattern_acp.journal.history import with_subagent_events
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.journal.sessions import get_session
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.memory.forgotten import MARK
 from pattern_acp.policy.decision import Lifetime
 from pattern_acp.policy.grant_matching import StoredGrant, describe_grant, list_grants, revoke_grant
 from pattern_acp.session.opening import refresh_grants
 from pattern_acp.session.trust import reread_trust
+from pattern_acp.turn.recorded_policy import accesses_of, decide_anew, difference, digest_of_policy
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+
+
+NAMED_CALLS = 5
+"""Calls that the answer names where the one that was asked for is not found."""
+
+SHOWN_HASH = 12
+"""Characters of a policy's hash that are shown."""
+
+
+class ExplainedDecision(Result, frozen=True):
+    """The decision on a call."""
+
+    title: str
+    decided: PermissionDecided
+    mode: str = ""
+    answer: str = ""
+    words: str = ""
+    """The sentence that the user wrote with their answer."""
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """A row for each thing that is known of it."""
+        decided = self.decided
+        rows = [
+            ("Call", f"{self.title} (`{decided.call_id}`)"),
+            ("Decision", decided.verdict),
+            ("Reason", decided.reason),
+            ("Layer", decided.layer),
+            ("Rule", decided.source or decided.rule),
+            ("Mode", self.mode),
+            ("Sandbox", decided.sandbox),
+            ("Then", "; ".join(filter(None, (_left(decided), _on(decided), _hour(decided))))),
+            ("Led to", ", ".join(f"`{one.path}` → `{one.real}`" for one in _led(decided))),
+            ("Claimed", ", ".join(f"`{one.path}` by {one.session}" for one in _claims(decided))),
+            ("Your answer", self.answer.replace("_", " ")),
+            ("Your words", self.words),
+            ("Would change it", decided.changes),
+            ("Policy", f"`{decided.policy[:SHOWN_HASH]}`" if decided.policy else ""),
+        ]
+        return (Table((Column(""), Column("")), tuple(row for row in rows if row[1])),)
+
+
+def _left(decided: PermissionDecided) -> str:
+    return f"{decided.budget} left" if decided.budget else ""
+
+
+def _on(decided: PermissionDecided) -> str:
+    return f"on {decided.git}" if decided.git else ""
+
+
+def _hour(decided: PermissionDecided) -> str:
+    hour = decided.basis.hour if decided.basis is not None else None
+    return f"after {hour:02}:00" if hour is not None else ""
+
+
+def _led(decided: PermissionDecided) -> Sequence[RecordedPath]:
+    return decided.basis.paths if decided.basis is not None else ()
+
+
+def _claims(decided: PermissionDecided) -> Sequence[RecordedClaim]:
+    return decided.basis.claims if decided.basis is not None else ()
+
+
+class Verified(Result, frozen=True):
+    """The decisions of a session, decided again."""
+
+    session: str
+    checked: int
+    unrecorded: int = 0
+    """Decisions of earlier releases, which did not record what they were made from."""
+    redacted: int = 0
+    """Decisions on calls whose words were taken out."""
+    call: str = ""
+    """The first call on which policy decides otherwise."""
+    differs: str = ""
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """The counts of what was checked, or the first that differs."""
+        if self.differs:
+            style = "error"
+            return (Paragraph(f"The decision on {self.call} differs: {self.differs}.", style),)
+        words = [f"{plural(self.checked, 'decision')} as the recorded policy decides."]
+        if self.unrecorded:
+            words.append(f"{plural(self.unrecorded, 'decision')} of an earlier release cannot be checked.")
+        if self.redacted:
+            words.append(f"{plural(self.redacted, 'decision')} cannot be checked, since words were taken out.")
+        return (Paragraph(" ".join(words)),)
+
+    @property
+    def is_failure(self) -> bool:
+        """True when a decision differs."""
+        return bool(self.differs)
+
+
+async def run_why(session: "Session", argument: str) -> Result:
+    """Explain the decision on a call: the last one, or the one whose id begins with the argument.
+
+    Raises:
+        CommandMisusedError: no decision on such a call is recorded.
+    """
+    recorded = await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
+    events = list(with_subagent_events(one.event for one in recorded))
+    decided = [one for one in events if isinstance(one, PermissionDecided)]
+    wanted = argument.strip().strip("`")
+    found = [one for one in decided if one.call_id.startswith(wanted)]
+    titles = {one.call.call_id: one.call.title for one in events if isinstance(one, ToolCallStarted)}
+    if not found:
+        last = dict.fromkeys(f"`{one.call_id}` ({titles.get(one.call_id, '')})" for one in reversed(decided))
+        named = ", ".join([*last][:NAMED_CALLS])
+        known = f" The last ones are {named}." if named else ""
+        raise CommandMisusedError(f"Nothing was decided on such a call in this session.{known}")
+    one = found[-1]
+    policy = _policies(events).get(one.policy)
+    answers = [each for each in events if isinstance(each, PermissionAnswered) and each.call_id == one.call_id]
+    mode = policy.mode if policy is not None else ""
+    answer, words = (answers[-1].answer, answers[-1].words) if answers else ("", "")
+    return ExplainedDecision(titles.get(one.call_id, ""), one, mode, answer, words)
+
+
+async def verify_decisions(database: Database, session_id: str) -> Verified:
+    """Decide each recorded case of a session again, up to the first that differs.
+
+    Raises:
+        MissingSessionError: there is no such session.
+        PolicyError: a newer version recorded a case.
+    """
+    known = SessionId(session_id)
+    if await database.read(lambda tx: get_session(tx, known)) is None:
+        raise MissingSessionError(session_id)
+    recorded = await database.read(lambda tx: read_stream(tx, known))
+    events = list(with_subagent_events(one.event for one in recorded))
+    policies = _policies(events)
+    checked = unrecorded = redacted = 0
+    for one in events:
+        if not isinstance(one, PermissionDecided):
+            continue
+        policy = policies.get(one.policy)
+        if not one.policy or policy is None:
+            unrecorded += 1
+            continue
+        if digest_of_policy(policy) != one.policy:
+            if not _is_masked(policy):
+                return Verified(session_id, checked, call=one.call_id, differs="its policy is not the one of its hash")
+            redacted += 1
+            continue
+        texts = [word for access in one.accesses for word in access.words]
+        texts += [text for led in (one.basis.paths if one.basis else ()) for text in (led.path, led.folder, led.real)]
+        if any(MARK in text for text in texts):
+            redacted += 1
+            continue
+        differs = difference(one, decide_anew(policy, accesses_of(one.accesses), one.basis))
+        if differs:
+            return Verified(session_id, checked, unrecorded, redacted, one.call_id, differs)
+        checked += 1
+    return Verified(session_id, checked, unrecorded, redacted)
+
+
+def _policies(events: Sequence[Event]) -> dict[str, RecordedPolicy]:
+    return {
+        one.policy: one.snapshot for one in events if isinstance(one, PermissionDecided) and one.snapshot is not None
+    }
+
+
+def _is_masked(policy: RecordedPolicy) -> bool:
+    patterns = [one.pattern for one in (*policy.grants, *policy.rules)]
+    patterns += [one.when for one in policy.rules]
+    return any(MARK in text for text in (*policy.roots, *policy.paths, *patterns))
+
 
 _LASTS = {Lifetime.SESSION: "this session", Lifetime.PROJECT: "project", Lifetime.PERSONA: "everywhere"}
 

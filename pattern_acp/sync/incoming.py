@@ -67,7 +67,7 @@ from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.store import WriteRecord, load_block, load_whole, propose_merge
 from pattern_acp.session.stored import project_of_folder
 from pattern_acp.sync.outgoing import QUERIES, Sharing
-from pattern_acp.tasks.errors import NotATaskListError
+from pattern_acp.tasks.model import NotATaskListError
 from pattern_acp.tasks.store import TaskWriter, settle_numbers, updates_of
 
 RELABELLED = "Another device has an older block of this label."

@@ -12,8 +12,17 @@ import loro
 import msgspec
 
 from pattern_acp.memory.document import is_from_loro
-from pattern_acp.tasks.errors import NotATaskListError
-from pattern_acp.tasks.model import LinkKind, Task, TaskCheck, TaskComment, TaskEffort, TaskLink, TaskSource, TaskStep
+from pattern_acp.tasks.model import (
+    LinkKind,
+    NotATaskListError,
+    Task,
+    TaskCheck,
+    TaskComment,
+    TaskEffort,
+    TaskLink,
+    TaskSource,
+    TaskStep,
+)
 
 if TYPE_CHECKING:
     from loro import LoroValue

@@ -24,8 +24,7 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.forgotten import Forgotten
 from pattern_acp.memory.service.forget import ForgettingElsewhere
 from pattern_acp.tasks.document import TaskDocument
-from pattern_acp.tasks.errors import NotATaskListError
-from pattern_acp.tasks.model import Task, TaskSource
+from pattern_acp.tasks.model import NotATaskListError, Task, TaskSource
 from pattern_acp.tasks.store import LONGEST_TITLE, NO_FRONTIERS, project_tasks
 
 _QUERIES = load_queries("pattern_acp.tasks")

@@ -19,7 +19,6 @@ from pattern_acp.journal.leases import Holder, held_elsewhere, lease_of, this_pr
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.filters import TASK_ID
 from pattern_acp.tasks import store
-from pattern_acp.tasks.errors import TaskTakenError
 from pattern_acp.tasks.model import (
     GraphQuery,
     LinkKind,
@@ -30,6 +29,7 @@ from pattern_acp.tasks.model import (
     TaskRow,
     TaskStatus,
     TaskStep,
+    TaskTakenError,
     patched,
     steps_of,
 )

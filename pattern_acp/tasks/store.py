@@ -28,19 +28,21 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.indexing import index_listed
 from pattern_acp.tasks.document import TaskDocument
-from pattern_acp.tasks.errors import NotATaskListError, TaskNotFoundError, TaskRefusedError
 from pattern_acp.tasks.model import (
     OPEN,
     GraphEdge,
     GraphQuery,
     LinkKind,
+    NotATaskListError,
     Task,
     TaskComment,
     TaskEffort,
     TaskFilter,
     TaskGraph,
     TaskLink,
+    TaskNotFoundError,
     TaskPatch,
+    TaskRefusedError,
     TaskRow,
     TaskStatus,
     patched,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.cli.session_ids import beginning_of, full_id, meant
+from pattern_acp.cli.command_runner import beginning_of, full_id, meant
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.errors import AmbiguousSessionError

@@ -5,7 +5,7 @@ import json
 import anyio
 import pytest
 
-from pattern_acp.cli.session_ids import full_id
+from pattern_acp.cli.command_runner import full_id
 from pattern_acp.cli.sessions import TerminalDesk, watch
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds

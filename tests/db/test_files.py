@@ -14,9 +14,8 @@ import pytest
 
 from pattern_acp.db.backup import full_check
 from pattern_acp.db.connection import Transaction, open_database, read_file
-from pattern_acp.db.driver import ApswConnection
+from pattern_acp.db.driver import ApswConnection, sync_folder
 from pattern_acp.db.errors import DatabaseNewerError, DatabaseUnreachableError
-from pattern_acp.db.files import sync_folder
 from pattern_acp.db.migrate import load_migrations, migrate
 from tests.support.constellation import temporary_constellation
 

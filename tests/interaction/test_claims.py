@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import ClaimSettings, Settings
 from pattern_acp.journal.events import PermissionDecided
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.decision_commands import verify_decisions
+from pattern_acp.session.permission_commands import verify_decisions
 from tests.replay.test_replay_turns import replayed
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose

@@ -12,7 +12,7 @@ from pattern_acp.domain.errors import PolicyError
 from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.events import PermissionDecided, RecordedAccess
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.decision_commands import verify_decisions
+from pattern_acp.session.permission_commands import verify_decisions
 from pattern_acp.turn.recorded_policy import accesses_of, recorded_accesses
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import choose

@@ -2,7 +2,7 @@ import mcp_types as types
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.mcp_servers.connection import tool_of
-from pattern_acp.mcp_servers.results import call_reply, content_reply, prompt_text
+from pattern_acp.mcp_servers.listing import call_reply, content_reply, prompt_text
 
 
 def test_what_cannot_be_shown_is_named():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.mcp_servers.catalogue import ServerError
-from pattern_acp.mcp_servers.results import is_sound_result, sound_result
+from pattern_acp.mcp_servers.listing import is_sound_result, sound_result
 from pattern_acp.mcp_servers.server import Server
 from tests.support.mcp_fakes import hosted, script, silent
 from tests.support.mcp_http_server import HttpServer, http_server

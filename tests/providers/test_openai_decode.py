@@ -29,8 +29,7 @@ from pattern_acp.providers.errors import (
 )
 from pattern_acp.providers.event_streams import SseEvent
 from pattern_acp.providers.openai import CallAssembler, CallDelta, FunctionDelta, OpenAIDecoder
-from pattern_acp.providers.stream_text import HalvesJoiner
-from pattern_acp.providers.streaming import feed_all
+from pattern_acp.providers.streaming import HalvesJoiner, feed_all
 
 SETTINGS = ProviderSettings("mine", "openai")
 

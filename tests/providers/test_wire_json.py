@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.providers.base import ProviderEvent, TextDelta, ToolCallBegun, ToolCallFragment
-from pattern_acp.providers.stream_text import HalvesJoiner
+from pattern_acp.providers.streaming import HalvesJoiner
 from pattern_acp.providers.wire_json import arguments_object, decode_event, to_bytes
 
 ANY_TEXT = st.text(st.characters(codec=None))

@@ -18,13 +18,15 @@ from pattern_acp.domain.plan import Plan, PlanEntry, PlanPriority, PlanStatus
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.tasks import store
 from pattern_acp.tasks.document import TaskDocument
-from pattern_acp.tasks.errors import NotATaskListError, TaskNotFoundError, TaskRefusedError
 from pattern_acp.tasks.model import (
     GraphQuery,
     LinkKind,
+    NotATaskListError,
     TaskEffort,
     TaskFilter,
+    TaskNotFoundError,
     TaskPatch,
+    TaskRefusedError,
     TaskStatus,
     TaskStep,
 )

@@ -1,22 +1,131 @@
-"""The agent as a child process.
+"""The agent as a child process, and what it sends of its own accord.
 
-Owns: its command line, its start, the draining of its stderr, and its end. The SDK's own helper is not used: it never
+Owns: its command line, its start, the lines to and from it, the draining of its stderr, handing updates and questions
+to the terminal's thread, its end, and the errors that end a chat. The SDK's own helper is not used: it never
 reads the child's stderr, so that a talkative agent stands still, and it hides most of the environment (reference acp.md
-5.4, fault 13). Must not know: the protocol.
+5.4, fault 13). Must not know: what the messages mean.
 """
 
 import contextlib
 import subprocess
 import sys
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
+import msgspec
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 
-from pattern_acp.cli.chat.errors import AgentGoneError
+from pattern_acp.cli.chat.events import AgentAsks, Inbox, Question, Updated
 from pattern_acp.config.settings import Flags
+from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.errors import PatternError
+from pattern_acp.jsonrpc.errors import ConnectionClosedError
+from pattern_acp.jsonrpc.transport import LineDecoder, Oversize
+
+CHUNK = 65_536
+
+
+class PipeTransport:
+    """`jsonrpc.transport.Transport` over two byte streams."""
+
+    def __init__(self, stdin: ByteSendStream, stdout: ByteReceiveStream) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self._decoder = LineDecoder()
+        self._lines: deque[bytes | Oversize] = deque()
+
+    async def send(self, line: bytes) -> None:
+        """See `Transport.send`."""
+        try:
+            await self._stdin.send(line)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
+            raise ConnectionClosedError("The agent is gone.") from error
+
+    async def receive(self) -> bytes | Oversize | None:
+        """See `Transport.receive`."""
+        await checkpoint()
+        while not self._lines:
+            try:
+                data = await self._stdout.receive(CHUNK)
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                return None
+            self._lines.extend(self._decoder.feed(data))
+        return self._lines.popleft()
+
+
+class _Notification(msgspec.Struct, rename="camel"):
+    session_id: str
+    update: dict[str, Json]
+
+
+class Incoming:
+    """Hands updates and questions to the terminal's thread."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self.inbox = inbox
+        self.session_id = ""
+        """The session whose updates are shown; empty for any."""
+        self._open: list[Question] = []
+
+    def follow(self, session_id: str) -> None:
+        """Show the updates of this session from now on; unseen ones of the session before are dropped.
+
+        Called while the terminal's thread waits for the session and takes nothing.
+        """
+        before, self.session_id = self.session_id, session_id
+        if before in {"", session_id}:
+            return
+        for _ in range(self.inbox.qsize()):
+            happening = self.inbox.get_nowait()
+            if not isinstance(happening, Updated):
+                self.inbox.put(happening)
+
+    def ask(self, question: Question) -> None:
+        """Hand a question to the user."""
+        self._open = [one for one in self._open if one.is_open]
+        self._open.append(question)
+        self.inbox.put(AgentAsks(question))
+
+    def take_update(self, params: msgspec.Raw) -> None:
+        """Hand an update on as it is on the wire, of whatever kind.
+
+        Raises:
+            msgspec.ValidationError: it is none.
+        """
+        told = msgspec.json.decode(params, type=_Notification)
+        if self.session_id in {"", told.session_id}:
+            self.inbox.put(Updated(told.update))
+
+    def withdraw(self) -> None:
+        """Answer open questions with `cancelled` (ACP v1, cancellation)."""
+        for question in self._open:
+            question.reply(None)
+        self._open = []
+
+
+class ChatError(PatternError):
+    """The chat cannot start or go on; its sentence is for the user."""
+
+    failure_code = "chat.not-possible"
+
+
+class AgentGoneError(ChatError):
+    """The agent process ended, or never started."""
+
+    failure_code = "chat.agent-gone"
+
+
+class AgentRefusedError(ChatError):
+    """The agent answered a request with an error."""
+
+    failure_code = "chat.agent-refused"
+    is_shown = False
+    """True if the agent has said it in the chat before."""
+
 
 STDERR_KEPT = 8_000
 """Bytes of the agent's last words that are kept for an error sentence."""

@@ -18,8 +18,8 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct, field
 
 from pattern_acp.acp import schema
+from pattern_acp.cli.chat.agent_process import Incoming
 from pattern_acp.cli.chat.events import OfferedChoice, Question
-from pattern_acp.cli.chat.transport import Incoming
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.jsonrpc.dispatcher import RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError

@@ -16,14 +16,19 @@ from msgspec.structs import replace
 from pattern_acp import __version__
 from pattern_acp.acp import schema
 from pattern_acp.acp.initialize_response import PROTOCOL_VERSION
-from pattern_acp.cli.chat.agent_process import AgentProcess
+from pattern_acp.cli.chat.agent_process import (
+    AgentGoneError,
+    AgentProcess,
+    AgentRefusedError,
+    ChatError,
+    Incoming,
+    PipeTransport,
+)
 from pattern_acp.cli.chat.client import ChatClient, Files, Terminals
-from pattern_acp.cli.chat.errors import AgentGoneError, AgentRefusedError, ChatError
 from pattern_acp.cli.chat.events import PromptAnswered
 from pattern_acp.cli.chat.images import GivenImage, GivenText
 from pattern_acp.cli.chat.session_info import OpenedSession, told_by_us
-from pattern_acp.cli.chat.transport import Incoming, PipeTransport
-from pattern_acp.cli.session_ids import beginning_of, meant
+from pattern_acp.cli.command_runner import beginning_of, meant
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError

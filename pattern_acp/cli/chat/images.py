@@ -14,7 +14,7 @@ from typing import TextIO
 
 from msgspec import Struct
 
-from pattern_acp.cli.chat.errors import ChatError
+from pattern_acp.cli.chat.agent_process import ChatError
 from pattern_acp.workspace.images import GIVEN_BYTES
 from pattern_acp.workspace.kinds import inspect_path, kind_of_bytes
 

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from pattern_acp import __version__
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.chat.agent_process import ChatError
 from pattern_acp.cli.chat.calls import one_line
-from pattern_acp.cli.chat.errors import ChatError
 from pattern_acp.cli.chat.interrupts import Interrupts, SecondPress
 from pattern_acp.cli.chat.keyboard import TypedAhead, quiet_keys
 from pattern_acp.cli.chat.line_prompt import LinePrompt, PromptCompleter

@@ -27,12 +27,10 @@ from pattern_acp.cli.arguments import (
     FOR_THE_USER,
     Chat,
 )
-from pattern_acp.cli.chat.agent_process import AgentProcess, agent_command, open_agent
-from pattern_acp.cli.chat.errors import ChatError
+from pattern_acp.cli.chat.agent_process import AgentProcess, ChatError, Incoming, agent_command, open_agent
 from pattern_acp.cli.chat.events import Happening, Inbox, PromptAnswered
 from pattern_acp.cli.chat.images import GivenImage, GivenText, read_images, read_piped, say
 from pattern_acp.cli.chat.interrupts import Interrupts
-from pattern_acp.cli.chat.transport import Incoming
 from pattern_acp.cli.output import OutputClosed, write_failure
 from pattern_acp.config.settings import Flags
 from pattern_acp.config.variables import INSIDE_VARIABLE

@@ -13,8 +13,7 @@ import pytest
 
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.cli.arguments import Chat
-from pattern_acp.cli.chat.agent_process import open_agent
-from pattern_acp.cli.chat.errors import AgentGoneError, ChatError
+from pattern_acp.cli.chat.agent_process import AgentGoneError, ChatError, open_agent
 from pattern_acp.cli.chat.glyphs import UNICODE
 from pattern_acp.cli.chat.run import Connect, run
 from pattern_acp.config.load import process_environment

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pattern_acp.cli.chat.errors import ChatError
+from pattern_acp.cli.chat.agent_process import ChatError
 from pattern_acp.cli.chat.images import PIPED_CHARACTERS, PIPED_URI, GivenImage, GivenText, read_piped, say
 
 
