@@ -28,6 +28,9 @@ READ_AHEAD = 64
 WRITE_QUEUE_BYTES = 1024 * 1024
 """Bytes that may wait to be written. Beyond it `send` waits; updates are small, so this is seconds of output."""
 
+AT_ONCE_BYTES = 4096
+"""Bytes of lines that leave together at most: what a pipe with space takes at once on Linux."""
+
 CLOSE_SECONDS = 1.0
 """Seconds that closing waits for a peer to take what is queued (architecture.md, invariant 9: gone within 2 s)."""
 
@@ -152,12 +155,16 @@ class _Reader:
 class _Writer:
     """Writes lines in order, and makes senders wait for a peer that does not read.
 
-    What may block is written in a thread of its own.
+    Lines that are sent in one pass of the loop leave together: each write wakes the peer. What may block is written in
+    a thread of its own.
     """
 
     def __init__(self, descriptor: int, *, on_failure: Callable[[], None]) -> None:
         self._descriptor = descriptor
         self._on_failure = on_failure
+        self._soon: list[bytes] = []
+        """Lines of this pass; only while the thread has nothing to write."""
+        self._soon_bytes = 0
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._changed = threading.Condition()
@@ -171,6 +178,7 @@ class _Writer:
 
     def stop(self) -> None:
         """Take no more lines and end once the queue is written."""
+        self._write_soon()
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -178,23 +186,40 @@ class _Writer:
 
     async def send(self, line: bytes) -> None:
         await self._progress.wait_until(self._can_answer_sender)
+        if self._soon_bytes + len(line) > AT_ONCE_BYTES:
+            self._write_soon()
         with self._changed:
             if self._stopping or self._ended:
                 raise ConnectionClosedError("The peer no longer reads; the connection is closed.")
-            if not self._queued_bytes and self._wrote(line):
+            if self._queued_bytes:
+                self._queue_up([line])
                 return
-            if not self._queue:
-                # Otherwise it has been woken, and has not come to take them yet.
-                self._changed.notify()
-            self._queue.append(line)
-            self._queued_bytes += len(line)
+        if not self._soon:
+            asyncio.get_running_loop().call_soon(self._write_soon)
+        self._soon.append(line)
+        self._soon_bytes += len(line)
 
-    def _wrote(self, line: bytes) -> bool:
-        """Write a line here where that surely does not wait: the thread costs more than most lines do."""
+    def _write_soon(self) -> None:
+        """Write the lines of this pass: here where that surely does not wait, since the thread costs more than that."""
+        if not self._soon:
+            return
+        lines, self._soon, self._soon_bytes = self._soon, [], 0
+        if not self._wrote(b"".join(lines)):
+            with self._changed:
+                self._queue_up(lines)
+
+    def _queue_up(self, lines: list[bytes]) -> None:
+        if not self._queue:
+            # Otherwise it has been woken, and has not come to take them yet.
+            self._changed.notify()
+        self._queue.extend(lines)
+        self._queued_bytes += sum(map(len, lines))
+
+    def _wrote(self, data: bytes) -> bool:
         try:
-            if not takes_at_once(self._descriptor, len(line)):
+            if not takes_at_once(self._descriptor, len(data)):
                 return False
-            write_all(self._descriptor, line)
+            write_all(self._descriptor, data)
         except OSError:
             # The thread meets it as well, and says so.
             return False

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
@@ -100,12 +101,32 @@ async def test_lines_go_out_in_order_and_all_of_them_before_the_end():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot tell whether a pipe has space")
-async def test_a_short_line_is_in_the_pipe_once_it_is_sent():
+async def test_short_lines_of_one_pass_of_the_loop_are_in_the_pipe_after_it_in_one_write():
     async with pipes() as ends:
         os.set_blocking(ends.read_fd, False)
-        for line in (b"one\n", b"two\n"):
-            await ends.transport.send(line)
-            assert os.read(ends.read_fd, 100) == line
+        for lines in ((b"one\n",), (b"two\n", b"three\n")):
+            for line in lines:
+                await ends.transport.send(line)
+            with pytest.raises(BlockingIOError):
+                os.read(ends.read_fd, 100)
+            await anyio.lowlevel.checkpoint()
+            assert os.read(ends.read_fd, 100) == b"".join(lines)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot tell whether a pipe has space")
+async def test_lines_do_not_wait_for_the_end_of_a_pass_that_sends_more_than_leaves_at_once():
+    async with pipes() as ends:
+        os.set_blocking(ends.read_fd, False)
+        for _ in range(5):
+            await ends.transport.send(b"x" * 999 + b"\n")
+        assert len(os.read(ends.read_fd, 10_000)) == 4_000
+
+
+async def test_lines_that_leave_with_the_end_of_the_connection_are_written():
+    async with pipes() as ends:
+        await ends.transport.send(b"last\n")
+        await ends.transport.__aexit__(None, None, None)
+        assert await ends.read_all() == b"last\n"
 
 
 async def test_short_and_long_lines_keep_their_order_while_the_peer_reads_slowly():
