@@ -23,16 +23,12 @@ from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.domain.usage import Usage, amount_text
 from pattern_acp.journal.events import (
     BudgetChanged,
     Event,
     JobMoved,
-    PermissionAnswered,
-    PermissionAsked,
-    ToolCallFinished,
-    ToolCallStarted,
 )
 from pattern_acp.journal.job_events import JobHold
 from pattern_acp.journal.turn_ends import TurnFailure
@@ -47,15 +43,15 @@ from pattern_acp.journal.usage import (
     spent_so_far,
     usual_output,
 )
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ToolForm
 from pattern_acp.providers.catalogue import cost_of, is_assumed_free
 from pattern_acp.session.options import MODEL_OPTION
+from pattern_acp.session.questions import recorded_question
 from pattern_acp.session.state import BudgetScope, BudgetState
 from pattern_acp.turn.budget import UserWaitTimer
 from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.recorder import NewEvent
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
     from pattern_acp.domain.ids import SessionId
@@ -503,23 +499,10 @@ class BudgetQuestion(Struct, frozen=True):
         used = has_used(reached.limit, reached.spent)
         title = f"A budget is used up: continue? {NAMES[reached.scope].capitalize()} {used}"
         call = ToolCallView(call_id, BUDGET_CALL, title, ToolKind.OTHER, {"scope": reached.scope})
-        asked = PermissionAsked(self.turn_id, call_id, reached.sentence, tuple(each.answer.value for each in options))
-        await session.recorder.record(
-            NewEvent(ToolCallStarted(self.turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM)
-        )
-        answer = PermissionAnswer.CANCELLED
-        try:
+        question = recorded_question(session.approver, session.recorder, self.turn_id, call, reached.sentence, options)
+        async with question as asked:
             with self.waits.waiting() if self.waits is not None else nullcontext():
-                answer = await session.approver.ask(ApprovalRequest(call, reached.sentence, tuple(options)))
-        finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-                status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
-                name = next((each.name for each in options if each.answer is answer), "Nobody answered; stopped.")
-                await session.recorder.record(
-                    NewEvent(PermissionAnswered(self.turn_id, call_id, answer.value), Actor.HUMAN, Origin.PERSON),
-                    NewEvent(ToolCallFinished(self.turn_id, call_id, status, name), Actor.SYSTEM),
-                )
-        return answer
+                return await asked.put()
 
 
 def cheaper_model(shared: "Constellation", state: "SessionState", info: ModelInfo, tokens: int) -> ModelInfo | None:

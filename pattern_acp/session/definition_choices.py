@@ -7,7 +7,6 @@ adopting them means (`session/adoption.py`).
 
 from typing import TYPE_CHECKING, cast
 
-import anyio
 from msgspec.structs import replace
 
 from pattern_acp.commands.parameters import CommandMisusedError
@@ -15,21 +14,17 @@ from pattern_acp.config.settings import DefinitionSettings
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind
 from pattern_acp.journal.events import (
     DefinitionsFollowed,
     DriftTold,
-    PermissionAnswered,
-    PermissionAsked,
-    ToolCallFinished,
-    ToolCallStarted,
 )
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.session.adoption import adopt_definitions, compare_definitions, list_definitions
 from pattern_acp.session.definition_pins import chosen_follow
+from pattern_acp.session.questions import recorded_question
 from pattern_acp.turn.recorder import NewEvent
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
     from pattern_acp.config.settings import Follow
@@ -121,27 +116,16 @@ async def ask_about_drift(session: "Session", turn_id: TurnId) -> None:
         {"definitions": [each.seen.symbol for each in drift]},
         content=(TextContent(f"{reason}\n\n{await compare_definitions(session)}"),),
     )
-    asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in OPTIONS))
-    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
-    answer, told = PermissionAnswer.CANCELLED, KEPT
-    try:
-        answer = await session.approver.ask(ApprovalRequest(call, reason, OPTIONS))
+    async with recorded_question(session.approver, session.recorder, turn_id, call, reason, OPTIONS) as question:
+        question.told, question.done = KEPT, False
+        answer = await question.put()
+        question.done = answer is not PermissionAnswer.CANCELLED
         if answer.allows:
-            told = await adopt_definitions(session)
+            question.told = await adopt_definitions(session)
         if answer is PermissionAnswer.ALLOW_ALWAYS:
             await _choose(session, "adopt")
-            told = f"{told} {CHOICES['adopt']} {HOW_TO_UNDO}"
+            question.told = f"{question.told} {CHOICES['adopt']} {HOW_TO_UNDO}"
         session.state.untold_drift = []
-    finally:
-        is_open = answer is PermissionAnswer.CANCELLED
-        status = ToolCallStatus.FAILED if is_open else ToolCallStatus.COMPLETED
-        shown = (*call.content, TextContent(told))
-        events = [
-            NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
-            NewEvent(ToolCallFinished(turn_id, call.call_id, status, told, content=shown), Actor.SYSTEM),
-        ]
-        if not answer.allows and not session.state.untold_drift:
+        if not answer.allows:
             seen = DriftTold(tuple(each.seen for each in drift))
-            events.append(NewEvent(seen, Actor.SYSTEM, Origin.WORKSPACE))
-        with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-            await session.recorder.record(*events)
+            question.events.append(NewEvent(seen, Actor.SYSTEM, Origin.WORKSPACE))

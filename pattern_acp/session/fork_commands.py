@@ -8,26 +8,21 @@ back; when memory changed before the answer, nothing is done.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-import anyio
-
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import fenced, one_line, plural, short_diff
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
-from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
+from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolContent, ToolKind
 from pattern_acp.memory import forks
 from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.errors import StaleProposalError
 from pattern_acp.memory.service.forking import MergeResult, discard_fork, is_untouched, merge_fork
 from pattern_acp.memory.service.scope import PERSON, WriteContext
 from pattern_acp.memory.templates.loading import NO_TEMPLATES
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.session.opening import memory_rules
-from pattern_acp.turn.recorder import NewEvent
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
+from pattern_acp.session.questions import ask_recorded
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -235,17 +230,4 @@ async def _ask(
     call = ToolCallView(
         ToolCallId(session.constellation.ids.new("call")), FORK_CALL, title, ToolKind.EDIT, {}, content=content
     )
-    asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in options))
-    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
-    answer = PermissionAnswer.CANCELLED
-    try:
-        answer = await session.approver.ask(ApprovalRequest(call, reason, tuple(options)))
-    finally:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-            status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
-            chosen = next((each.name for each in options if each.answer is answer), "Nobody answered.")
-            await session.recorder.record(
-                NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
-                NewEvent(ToolCallFinished(turn_id, call.call_id, status, chosen), Actor.SYSTEM),
-            )
-    return answer
+    return await ask_recorded(session.approver, session.recorder, turn_id, call, reason, options)

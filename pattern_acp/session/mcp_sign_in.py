@@ -11,14 +11,11 @@ import anyio
 from pattern_acp.config.providers import show_url
 from pattern_acp.domain.errors import SignInError
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
-from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
+from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind
 from pattern_acp.mcp_servers.server import Server
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
+from pattern_acp.session.questions import recorded_question
 from pattern_acp.turn.events import ToolCallShows
-from pattern_acp.turn.recorder import NewEvent
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -51,29 +48,18 @@ async def offer_sign_in(session: "Session", turn_id: TurnId, server: Server) -> 
         {"server": server.name, "url": where},
         content=(TextContent(f"{reason} Your browser opens for it, and the login is stored with your other keys."),),
     )
-    asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in OPTIONS))
-    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
-    answer, told, failure = PermissionAnswer.CANCELLED, "The sign-in was cancelled.", ""
-    try:
-        answer = await session.approver.ask(ApprovalRequest(call, reason, OPTIONS))
-        if answer.allows:
-            told = await _sign_in(session, call, server)
-        else:
-            told = f"Not signed in. `pattern-acp mcp login {server.name}` in a terminal does it later."
-    except SignInError as error:
-        told, failure = error.sentence, error.failure_code
-    finally:
-        is_done = answer.allows and not server.wants_login
-        status = ToolCallStatus.COMPLETED if is_done else ToolCallStatus.FAILED
-        shown = (*call.content, TextContent(told))
-        with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-            await session.recorder.record(
-                NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
-                NewEvent(
-                    ToolCallFinished(turn_id, call.call_id, status, told, content=shown, failure=failure), Actor.SYSTEM
-                ),
-            )
-    return is_done
+    async with recorded_question(session.approver, session.recorder, turn_id, call, reason, OPTIONS) as question:
+        question.told, question.done = "The sign-in was cancelled.", False
+        try:
+            if (await question.put()).allows:
+                question.told = await _sign_in(session, call, server)
+            else:
+                question.told = f"Not signed in. `pattern-acp mcp login {server.name}` in a terminal does it later."
+        except SignInError as error:
+            question.told, question.failure = error.sentence, error.failure_code
+        finally:
+            question.done = question.answer.allows and not server.wants_login
+    return bool(question.done)
 
 
 async def _sign_in(session: "Session", call: ToolCallView, server: Server) -> str:

@@ -8,32 +8,27 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import anyio
-
 from pattern_acp.commands.document import markdown, table
 from pattern_acp.commands.memory import SEARCH, VERBS
 from pattern_acp.commands.memory_actions import Desk
 from pattern_acp.commands.memory_results import forgetting_question
 from pattern_acp.commands.parameters import Command, CommandMisusedError, Value, read_slash, take_word
 from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line
-from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
-from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
+from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.history_scope import history_scope, memory_history
 from pattern_acp.session.memory_context import memory_owner
+from pattern_acp.session.questions import ask_recorded
 from pattern_acp.session.redaction import KEPT_SOURCES
 from pattern_acp.tasks.forget import FORGETTING
 from pattern_acp.tools.registry import parameter_names
-from pattern_acp.turn.recorder import NewEvent
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -141,18 +136,5 @@ async def _confirmed(session: "Session", taken: ForgettingPreview) -> bool:
         ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Forget for good"),
         ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"),
     )
-    offered = tuple(option.answer.value for option in options)
-    asked = PermissionAsked(turn_id, call.call_id, question, offered)
-    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
-    answer = PermissionAnswer.CANCELLED
-    try:
-        answer = await session.approver.ask(ApprovalRequest(call, question, options))
-    finally:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-            status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
-            chosen = next((each.name for each in options if each.answer is answer), "Nobody answered.")
-            await session.recorder.record(
-                NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
-                NewEvent(ToolCallFinished(turn_id, call.call_id, status, chosen), Actor.SYSTEM),
-            )
+    answer = await ask_recorded(session.approver, session.recorder, turn_id, call, question, options)
     return answer.allows

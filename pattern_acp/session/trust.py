@@ -25,28 +25,23 @@ from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin, TrustTier
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.project_parts import PartKind, ProjectPart, digest_of_parts
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind
 from pattern_acp.journal.events import (
     FolderTrustDecided,
-    PermissionAnswered,
-    PermissionAsked,
-    ToolCallFinished,
-    ToolCallStarted,
 )
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.session.definition_pins import drift_of, take_definitions, tell_drift
 from pattern_acp.session.projections import follow_trust
+from pattern_acp.session.questions import RecordedQuestion, recorded_question
 from pattern_acp.session.state import FolderTrust
 from pattern_acp.trust.records import Agreement, count_parts, describe_parts, list_agreements, load_agreement
 from pattern_acp.turn.recorder import NewEvent
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
     from pattern_acp.definitions.bundles import Bundle
     from pattern_acp.session.mcp import SessionMcp
     from pattern_acp.session.session import Session
-    from pattern_acp.turn.recorder import JournalRecorder
 
 
 TRUST_CALL = "folder_trust"
@@ -232,42 +227,29 @@ async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None)
         {"folder": trust.root},
         content=(TextContent(shown),),
     )
-    asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in options))
-    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
-    answer = PermissionAnswer.CANCELLED
-    try:
-        answer = await session.approver.ask(ApprovalRequest(call, reason, options))
-    finally:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-            await _record(session.trust, session.recorder, turn_id, call, answer)
+    async with recorded_question(session.approver, session.recorder, turn_id, call, reason, options) as question:
+        try:
+            answer = await question.put()
+        finally:
+            _decide(session.trust, question)
     if answer is not PermissionAnswer.ALLOW_ALWAYS:
         # What lasts is read from the agreement, so that it ends when another window or a terminal takes it back.
         trust.note(digest, trusted=answer.allows)
     return answer.allows
 
 
-async def _record(
-    trust: "FolderTrust", recorder: "JournalRecorder", turn_id: TurnId, call: ToolCallView, answer: PermissionAnswer
-) -> None:
-    decision = _DECISIONS.get(answer, "refused")
+def _decide(trust: "FolderTrust", question: RecordedQuestion) -> None:
+    decision = _DECISIONS.get(question.answer, "refused")
     some = bool(trust.offer.parts)
     until = "one of these changes" if some else "the folder brings something that runs"
     so = "so nothing of it is used in this session" if some else "so what is remembered after reading its files asks"
-    told = {
+    question.told = {
         "trusted": f"Trusted until {until}. `/trust revoke` takes it back.",
         "session": "Trusted for this session.",
         "refused": f"Not trusted, {so}. {HOW_TO_TRUST}",
     }[decision]
-    status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
     decided = FolderTrustDecided(trust.root, decision, trust.digest, trust.offer.parts)
-    await recorder.record(
-        NewEvent(PermissionAnswered(turn_id, call.call_id, answer.value), Actor.HUMAN, Origin.PERSON),
-        NewEvent(decided, Actor.HUMAN, Origin.PERSON),
-        NewEvent(
-            ToolCallFinished(turn_id, call.call_id, status, told, content=(*call.content, TextContent(told))),
-            Actor.SYSTEM,
-        ),
-    )
+    question.events.append(NewEvent(decided, Actor.HUMAN, Origin.PERSON))
 
 
 async def agree_to_skill(session: "Session", name: str) -> None:
