@@ -30,6 +30,9 @@ _SHORTEST_SECRET = 8
 """Masking shorter texts would garble the log, and they protect nothing."""
 
 _MASK = "••••"
+_BEFORE_KEYS = ("bearer ", "x-api-key: ", "api_key=")
+_SHORTEST_KEY = 19
+"""Characters of a key that its kind begins."""
 _KEY_KINDS = ("sk", "pk", "rk", "xai", "gsk", "ghp", "gho", "github_pat", "hf", "aiza")
 _KEY_FORMS = AnchoredPattern(
     late_pattern(
@@ -39,7 +42,7 @@ _KEY_FORMS = AnchoredPattern(
     [
         *((kind + "-", 0) for kind in _KEY_KINDS),
         *((kind + "_", 0) for kind in _KEY_KINDS),
-        *((each, len(each)) for each in ("bearer ", "x-api-key: ", "api_key=")),
+        *((each, len(each)) for each in _BEFORE_KEYS),
     ],
     ignore_case=True,
 )
@@ -76,7 +79,11 @@ class Redactor:
 
     def is_needed(self, text: str) -> bool:
         """Tell whether anything in `text` may be replaced; False is sure."""
-        return any(secret in text for secret in self._secrets) or _KEY_FORMS.is_possible(without_case(text))
+        if any(secret in text for secret in self._secrets):
+            return True
+        small = without_case(text)
+        long = " ".join([word for word in small.split() if len(word) >= _SHORTEST_KEY])
+        return any(map(small.__contains__, _BEFORE_KEYS)) or _KEY_FORMS.is_possible(long)
 
 
 class _FileFormatter(logging.Formatter):
