@@ -110,8 +110,10 @@ def whole_block(tx: Transaction, key_row: Row) -> Block:
     return replace(opened.block, schema=schema, text=opened.document.text)
 
 
-def load_history(tx: Transaction, block: Block) -> BlockDocument:
-    """The document with all its history, to read: from the archive and the updates after it, else from all updates.
+def load_history(tx: Transaction, block: Block, *, peer: int = READING_PEER) -> BlockDocument:
+    """The document with all its history: from the archive and the updates after it, else from all updates.
+
+    It is to read, unless another `peer` is named.
 
     Raises:
         BlockCorruptError: neither is whole.
@@ -119,7 +121,7 @@ def load_history(tx: Transaction, block: Block) -> BlockDocument:
     first: BlockCorruptError | None = None
     for parts_of in (_archive_parts, _log_parts):
         try:
-            return BlockDocument.load(block.key.label, parts_of(tx, block), peer=READING_PEER, schema=block.schema)
+            return BlockDocument.load(block.key.label, parts_of(tx, block), peer=peer, schema=block.schema)
         except BlockCorruptError as error:
             first = first or error
     raise first or AssertionError("there is always a source")

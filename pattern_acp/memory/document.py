@@ -14,9 +14,9 @@ Facts it rests on, measured with loro 1.17.1:
 """
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
 
 from pattern_acp.memory.containers import perform, read_content, set_lines
 from pattern_acp.memory.edits import PlannedEdit, Splice
@@ -36,6 +36,33 @@ EMPTY_FRONTIERS = b"\x00"
 
 CharacterId: TypeAlias = tuple[int, int]
 """The peer that inserted a character, and the number of that insertion among all operations of the peer."""
+
+Spans: TypeAlias = Callable[[str], Sequence[tuple[int, int]]]
+"""Finds places in a text: their starts and ends."""
+
+_ROOT, _TEXT_END = "cid:root-", ":Text"
+"""Around the name of a text in the id of its container."""
+
+_OUT = "\ufffd"
+"""In place of a character that was taken out of a change."""
+
+
+class _Change(TypedDict):
+    id: str
+    ops: list["_Operation"]
+
+
+class _Operation(TypedDict):
+    container: str
+    content: dict[str, object]
+    counter: int
+
+
+class _Changes(TypedDict):
+    """The parts of loro's JSON of changes that are read."""
+
+    peers: list[str]
+    changes: list[_Change]
 
 
 class BlockDocument:
@@ -122,6 +149,12 @@ class BlockDocument:
         with _refusals(self._name):
             return self._document.oplog_frontiers.encode()
 
+    @property
+    def peer(self) -> int:
+        """The peer that its changes are of."""
+        with _refusals(self._name):
+            return self._document.peer_id
+
     def apply(self, planned: PlannedEdit | Sequence[Step]) -> None:
         """Make the edit, or the steps, one change of this peer.
 
@@ -155,6 +188,24 @@ class BlockDocument:
         with _damage(self._name):
             status = self._document.import_(update)
         _refuse_pending(self._name, status)
+
+    def merge_from_elsewhere(self, update: bytes) -> None:
+        """Take in an update, or a snapshot of a document from which words may have been taken out.
+
+        Loro refuses a snapshot that says something else under an id that it knows, so only what is new comes from it.
+
+        Raises:
+            BlockCorruptError: see `merge`.
+        """
+        import loro
+
+        with _damage(self._name):
+            mode = loro.LoroDoc.decode_import_blob_meta(update, check_checksum=True).mode
+            if mode == loro.EncodedBlobMode.Snapshot:
+                other = loro.LoroDoc()
+                other.import_(update)
+                update = other.export(loro.ExportMode.Updates(self._document.oplog_vv))
+        self.merge(update)
 
     def merge_watched(self, update: bytes) -> tuple[Splice, ...]:
         """Take in an update as `merge` does, and tell what it changed in the text.
@@ -210,6 +261,41 @@ class BlockDocument:
         with _refusals(self._name):
             return self._document.export(loro.ExportMode.Snapshot())
 
+    def without_words(
+        self, versions: Sequence[bytes], spans: Spans, mask: Callable[[str], str]
+    ) -> "BlockDocument | None":
+        """The same document with the same changes under the same ids, of which none brings the words any more.
+
+        `versions` are those to look for them in, besides the changes themselves; `spans` finds the words in a text. In
+        place of characters that brought them are others, so documents with and without the words merge. What is in the
+        text now stays. None where this document does not hold all of its history.
+
+        Raises:
+            DocumentError: a version is unknown, or loro refused.
+        """
+        import loro
+
+        with _refusals(self._name):
+            document = self._document
+            if document.is_shallow():
+                return None
+            changes = cast(
+                "_Changes", json.loads(document.export_json_updates(loro.VersionVector(), document.oplog_vv))
+            )
+            texts = [document.get_text(name) for name in _names_of_texts(changes)]
+            gone = set[CharacterId]()
+            for version in versions:
+                document.checkout(loro.Frontiers.decode(version))
+                for text in texts:
+                    gone.update(_characters(text, spans(text.to_string())))
+            document.checkout_to_latest()
+            here = {one for text in texts for one in _characters(text, [(0, text.len_unicode)])}
+            _mask_changes(changes, gone - here, here, spans, mask)
+            made = BlockDocument(self._name, self.peer, self.schema)
+            made._document.import_json_updates(json.dumps(changes, ensure_ascii=False))
+        is_same = made.text == self.text and made.frontiers == self.frontiers
+        return made if is_same else None
+
     def text_at(self, frontiers: bytes) -> str:
         """The text as it read at a version; the document must hold the history back to it.
 
@@ -245,8 +331,8 @@ def text_of_snapshot(name: str, snapshot: bytes) -> str:
     )
 
 
-def last_operation(name: str, frontiers: bytes) -> CharacterId | None:
-    """The newest operation of a version that has one, None for several: peer and number.
+def last_operations(name: str, frontiers: bytes) -> tuple[CharacterId, ...]:
+    """The newest operations of a version, peer and number of each: one, or several that were made side by side.
 
     loro gives no way to look into frontiers, so their encoded form is read (a count, then each operation's peer and
     number as variable-length integers, the number in zigzag form) and checked by encoding it again.
@@ -257,11 +343,9 @@ def last_operation(name: str, frontiers: bytes) -> CharacterId | None:
     import loro
 
     numbers = _read_numbers(frontiers)
-    if len(numbers) != 3 or numbers[0] != 1:
-        return None
-    found = (numbers[1], numbers[2] >> 1)
+    found = tuple((peer, number >> 1) for peer, number in zip(numbers[1::2], numbers[2::2], strict=False))
     with _refusals(name):
-        again = loro.Frontiers.from_id(loro.ID(*found)).encode()
+        again = loro.Frontiers.from_ids([loro.ID(*one) for one in found]).encode()
     if again != frontiers:
         raise DocumentError(name, "its stored version has a form that is not known")
     return found
@@ -276,6 +360,53 @@ def _shown(document: "loro.LoroDoc", schema: BlockSchema) -> str:
     if isinstance(schema, TextSchema):
         return document.get_text(_TEXT).to_string()
     return show(schema, read_content(document, schema))
+
+
+def _names_of_texts(changes: _Changes) -> list[str]:
+    """The names of all texts that changes are in."""
+    containers = (operation["container"] for change in changes["changes"] for operation in change["ops"])
+    return sorted({one[len(_ROOT) : -len(_TEXT_END)] for one in containers if one.endswith(_TEXT_END)})
+
+
+def _characters(text: "loro.LoroText", spans: Sequence[tuple[int, int]]) -> Iterator[CharacterId]:
+    """The ids of the characters in places of a text."""
+    import loro
+
+    for start, end in spans:
+        for at in range(start, end):
+            cursor = text.get_cursor(at, loro.Side.Middle)
+            if cursor is not None and cursor.id is not None:
+                yield cursor.id.peer, cursor.id.counter
+
+
+def _mask_changes(
+    changes: _Changes, gone: Set[CharacterId], here: Set[CharacterId], spans: Spans, mask: Callable[[str], str]
+) -> None:
+    """Take out of changes the characters that are `gone`, and words in what they bring, unless it is still `here`."""
+    peers = [int(peer) for peer in changes["peers"]]
+    for change in changes["changes"]:
+        peer = peers[int(change["id"].partition("@")[2])]
+        for operation in change["ops"]:
+            content = operation["content"]
+            if isinstance(text := content.get("text"), str):
+                ids = [(peer, operation["counter"] + at) for at in range(len(text))]
+                found = {ids[at] for start, end in spans(text) for at in range(start, end)} - here
+                is_out = found | gone
+                content["text"] = "".join(_OUT if one in is_out else sign for one, sign in zip(ids, text, strict=True))
+            elif "value" in content:
+                content["value"] = _masked(content["value"], mask)
+
+
+def _masked(value: object, mask: Callable[[str], str]) -> object:
+    match value:
+        case str():
+            return mask(value)
+        case list():
+            return [_masked(item, mask) for item in cast("list[object]", value)]
+        case dict():
+            return {key: _masked(item, mask) for key, item in cast("dict[str, object]", value).items()}
+        case _:
+            return value
 
 
 def _read_numbers(encoded: bytes) -> list[int]:

@@ -4,8 +4,9 @@ Owns: the rows of the block itself, and of the index of messages. Must not know:
 redacts in the same transaction, and the free pages of the file, which a caller has rewritten afterwards.
 
 What goes is every stored update, snapshot and archive, since the words may be in any of them; who wrote when and why
-stays in the log, with the words taken out of the reasons. The block goes on from a document without a past, in which
-the characters that stay keep their origin, so that blame still knows who wrote them.
+stays in the log, with the words taken out of the reasons. The block goes on from one document, in which the changes
+of before have no words to show (`BlockDocument.without_words`). All keep their ids: so blame still knows who wrote the
+characters that stay, and what another device wrote meanwhile, or writes before it hears of this, still merges.
 """
 
 import logging
@@ -21,11 +22,17 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.memory.archive import forget_entry
-from pattern_acp.memory.block_loader import OpenBlock, open_block, read_row
+from pattern_acp.memory.block_loader import OpenBlock, load_history, open_block, read_row
 from pattern_acp.memory.blocks import Block, BlockKey, peer_in
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import Authoring, Operation, Rewrite, storable_text
-from pattern_acp.memory.errors import BlockMissingError, ContentRefusedError, StaleProposalError, UnusableEditError
+from pattern_acp.memory.errors import (
+    BlockMissingError,
+    ContentRefusedError,
+    DocumentError,
+    StaleProposalError,
+    UnusableEditError,
+)
 from pattern_acp.memory.forgotten import (
     MARK,
     Forgotten,
@@ -37,7 +44,7 @@ from pattern_acp.memory.forgotten import (
 from pattern_acp.memory.history import StoredHistory, archived_document, texts_of_all_versions
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.schemas.types import unfolded
-from pattern_acp.memory.store import ProposedChange, WriteRecord, change_document, insert_write
+from pattern_acp.memory.store import NewBase, ProposedChange, WriteRecord, change_document, insert_write
 from pattern_acp.memory.vectors import drop_stale_codes
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -60,7 +67,7 @@ that have nothing to do with it."""
 class ProposedForgetting(Struct, frozen=True):
     """The proposed result of forgetting.
 
-    `change` leads to the text that is left; its update is a whole document without a past. `words` recognises copies
+    `change` leads to the text that is left; its update is a whole document without the words. `words` recognises copies
     elsewhere. `whole` takes the block away altogether.
     """
 
@@ -145,7 +152,8 @@ def propose_forgetting(tx: Transaction, key: BlockKey, words: Forgotten, *, peer
     """
     peer = peer_in(key.owner, peer)
     opened = open_block(tx, _find(tx, key), peer=peer)
-    document, before = opened.document, opened.document.frontiers
+    document = _with_history(tx, opened, peer)
+    before = document.frontiers
     # Entries of a log that it shows no longer hold words, too.
     schema = unfolded(opened.block.schema)
     document.schema = schema
@@ -161,6 +169,7 @@ def propose_forgetting(tx: Transaction, key: BlockKey, words: Forgotten, *, peer
             problem = "the words are part of its form; edit the block, or forget it as a whole."
             raise UnusableEditError(key.label, problem)
     document.schema = opened.block.schema
+    document = _without_history_of(tx, opened.block, document, words)
     return ProposedForgetting(_change(opened.block, document, before, peer), words, whole=False)
 
 
@@ -205,7 +214,7 @@ def store_forgetting(tx: Transaction, forgetting: ProposedForgetting, record: Wr
             "block_id": block.id,
             "text": change.text,
             "text_hash": change.after_hash,
-            "base": change.update,
+            "base": change.update if change.new_base is None else change.new_base.snapshot,
             "number": change.number,
             "frontiers": change.frontiers_after,
             "forgotten": int(forgetting.whole),
@@ -293,16 +302,38 @@ def _rewrite(document: BlockDocument, block: Block, text: str) -> None:
     change_document(document, block, Rewrite(text, Operation.FORGET), Authoring(trusted=True))
 
 
+def _with_history(tx: Transaction, opened: OpenBlock, peer: int) -> BlockDocument:
+    """The block's document with all its history, where that can be read and is of the same version."""
+    try:
+        document = load_history(tx, opened.block, peer=peer)
+    except BlockError:
+        return opened.document
+    return document if document.frontiers == opened.document.frontiers else opened.document
+
+
+def _without_history_of(tx: Transaction, block: Block, document: BlockDocument, words: Forgotten) -> BlockDocument:
+    """A document whose history has no words; one without history where that cannot be."""
+    versions = [columns.data(row[0]) for row in tx.all(_QUERIES["versions_of_block"], {"block_id": block.id})]
+    try:
+        without = document.without_words(versions, words.spans, words.mask)
+    except DocumentError:
+        _LOGGER.warning("The history of a memory block is damaged; the block begins again without one.")
+        without = None
+    if without is not None:
+        return without
+    return BlockDocument.load(block.key.label, [document.shallow_snapshot()], peer=document.peer, schema=block.schema)
+
+
 def _change(block: Block, document: BlockDocument, before: bytes, peer: int) -> ProposedChange:
     return ProposedChange(
         block=block,
         operation=Operation.FORGET,
         text=document.text,
-        update=document.shallow_snapshot(),
+        update=document.full_snapshot(),
         peer=peer,
         frontiers_before=before,
         frontiers_after=document.frontiers,
-        new_base=None,
+        new_base=NewBase(document.shallow_snapshot(), None),
     )
 
 

@@ -23,7 +23,7 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import line_splices
-from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument, CharacterId, last_operation
+from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument, CharacterId, last_operations
 from pattern_acp.memory.edits import Splice
 from pattern_acp.memory.errors import BlockCorruptError, DocumentError, HistoryCorruptError, VersionError
 from pattern_acp.memory.schemas.types import TEXT, BlockSchema, TextSchema
@@ -378,12 +378,10 @@ def _authors_by_id(history: StoredHistory) -> list[int] | None:
         if write.frontiers == EMPTY_FRONTIERS:
             continue
         try:
-            last = last_operation(history.label, write.frontiers)
+            for peer, operation in last_operations(history.label, write.frontiers):
+                ends.setdefault(peer, []).append((operation, write.number))
         except DocumentError:
             return None
-        if last is None:
-            return None
-        ends.setdefault(last[0], []).append((last[1], write.number))
     for of_peer in ends.values():
         of_peer.sort()
     authors = [_author(ends, one) for one in whole_document(history).character_ids()]

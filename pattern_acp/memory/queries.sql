@@ -251,6 +251,10 @@ UPDATE block_updates
 SET data = x'', reason = :reason
 WHERE block_id = :block_id AND number = :number;
 
+-- name: versions_of_block
+-- Every version that a block had, those whose words were forgotten too.
+SELECT frontiers_after FROM block_updates WHERE block_id = :block_id ORDER BY number;
+
 -- name: forget_block
 -- A block after words were forgotten: its history begins with this write. A block forgotten as a whole (1) is gone.
 UPDATE blocks

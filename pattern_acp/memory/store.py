@@ -301,7 +301,7 @@ def propose_merge(
     # All of its history: what was written elsewhere may build on a version from before the base.
     document = load_history(tx, block)
     before = document.frontiers
-    document.merge(update)
+    document.merge_from_elsewhere(update)
     if document.frontiers == before:
         return None
     return ProposedChange(

@@ -46,6 +46,7 @@ from pattern_acp.journal.events import (
     BlockCommitted,
     BlockConfigured,
     BlockDeleted,
+    BlockForgotten,
     BlockRestored,
     EntryStatusChanged,
     EntryVerified,
@@ -177,6 +178,9 @@ class _Following(Arrival):
             return
         match decode(one.event.kind, one.event.version, self._addressed(one.event, key, BLOCK_KINDS)):
             case BlockCommitted() if one.write is not None and one.write.get("data"):
+                self._follow_write(block_id, one.event, one.write)
+            case BlockForgotten(whole=False) if one.write is not None and one.write.get("data") and not deleted:
+                # Its text goes on without the words, as by any other write; what is stored of them goes afterwards.
                 self._follow_write(block_id, one.event, one.write)
             case BlockConfigured() as event if not deleted:
                 self._follow_setting(block_id, key, one.event, event)

@@ -169,3 +169,61 @@ def test_a_version_that_the_document_never_had_is_an_error():
 def test_bytes_that_are_no_version_are_an_error():
     with pytest.raises(DocumentError):
         BlockDocument.create("human", "this", peer=1).export_update(b"\xff\xff")
+
+
+@dataclass
+class Copy:
+    """One of two copies of a document that words are taken out of, with all versions it had."""
+
+    document: BlockDocument
+    versions: list[bytes] = field(default_factory=list[bytes])
+
+    def edit(self, edit: BlockEdit) -> None:
+        edit_document(self.document, edit)
+        self.versions.append(self.document.frontiers)
+
+
+SECRET = "quartzvejle"
+SECRET_LINES = st.lists(st.sampled_from(["alpha", f"it is {SECRET}", "δ", f"{SECRET} {SECRET}"]), max_size=5)
+SECRET_EDITS = SECRET_LINES.map("\n".join).map(Rewrite) | SECRET_LINES.map("\n".join).map(Append)
+
+
+def places(text: str) -> list[tuple[int, int]]:
+    return [(at, at + len(SECRET)) for at in range(len(text)) if text.startswith(SECRET, at)]
+
+
+def mask(text: str) -> str:
+    return text.replace(SECRET, "")
+
+
+@settings(deadline=None)
+@given(before=st.lists(SECRET_EDITS, max_size=6), after=st.lists(st.tuples(st.booleans(), SECRET_EDITS), max_size=6))
+def test_a_document_without_words_has_them_in_no_version_and_merges_with_one_that_has_them(
+    before: list[BlockEdit], after: list[tuple[bool, BlockEdit]]
+):
+    one = Copy(BlockDocument.create("test", f"It is {SECRET}.", peer=7))
+    one.versions.append(one.document.frontiers)
+    for edit in before:
+        one.edit(edit)
+    two = Copy(BlockDocument.load("test", [one.document.full_snapshot()], peer=8))
+    one.edit(Rewrite(mask(one.document.text)))
+    without = one.document.without_words(one.versions, places, mask)
+    assert without is not None
+    assert (without.text, without.frontiers) == (one.document.text, one.document.frontiers)
+    assert without.character_ids() == one.document.character_ids()
+    assert all(SECRET not in without.text_at(version) for version in one.versions)
+    assert SECRET.encode() not in without.full_snapshot()
+    copies = (Copy(without), two)
+    for first, edit in after:
+        copies[0 if first else 1].edit(edit)
+    two.document.merge_from_elsewhere(without.full_snapshot())
+    update = two.document.export_update(one.versions[len(before)])
+    without.merge(update)
+    assert without.text == two.document.text
+    assert without.frontiers == two.document.frontiers
+
+
+def test_a_document_that_lacks_its_past_has_no_form_without_words():
+    document = BlockDocument.create("test", f"It is {SECRET}.", peer=7)
+    shallow = BlockDocument.load("test", [document.shallow_snapshot()], peer=8)
+    assert shallow.without_words([], places, mask) is None
