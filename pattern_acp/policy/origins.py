@@ -154,28 +154,9 @@ class CallSource(Struct, frozen=True):
     is_foreign: bool
 
 
-def _by_author(accesses: Sequence[Access], known: KnownTexts) -> tuple[list[DataSource], list[DataSource]]:
-    """The data that others may have written, and that of the project."""
-    servers = {access.server for access in accesses if isinstance(access, CallServer)}
-    foreign: list[DataSource] = []
-    own: list[DataSource] = []
-    for source in known.sources:
-        # What a server said goes back to it.
-        if not source.text or (source.server and source.server in servers):
-            continue
-        if is_foreign(source, trusts_folder=known.trusts_folder, beyond_project=False):
-            foreign.append(source)
-        elif source.origin in _OF_PROJECT:
-            own.append(source)
-    return foreign, own
-
-
 def source_of(accesses: Sequence[Access], texts: Sequence[str], known: KnownTexts) -> CallSource | None:
     """Return the source of a call's arguments: data of others, else files of the project, else the user's words."""
-    foreign, own = _by_author(accesses, known)
-    if not (foreign or own or known.said):
-        return None
-    names = "\n".join(source.name.casefold() for source in own)
+    servers = {access.server for access in accesses if isinstance(access, CallServer)}
     # An edit is made of what the project holds; for it that is neither news nor worth the search.
     is_edit = all(isinstance(access, WritePath | WriteMemory) for access in accesses)
     of_project: CallSource | None = None
@@ -184,21 +165,35 @@ def source_of(accesses: Sequence[Access], texts: Sequence[str], known: KnownText
         if any(piece.text in said for said in known.said):
             is_said = True
             continue
-        other = _holder(piece, foreign)
+        # Found first and judged then: a long session has read hundreds of texts, of which hardly one has the piece.
+        holders = [source for source in reversed(known.sources) if source.text and piece.text in source.text]
+        other = next((source for source in holders if _is_of_others(source, servers)), None)
         if other is None and (is_edit or of_project is not None):
             continue
-        holder = _holder(piece, own)
+        holder = next((source for source in holders if _is_of_project(source, servers)), None)
         if holder is not None:
             of_project = of_project or CallSource(holder, piece.what, is_foreign=False)
-        elif other is not None and piece.text not in names:
+        elif other is not None and not any(
+            piece.text in source.name.casefold() for source in known.sources if _is_of_project(source, servers)
+        ):
             return CallSource(other, piece.what, is_foreign=True)
     if of_project is None and is_said:
         return CallSource(_USER, "", is_foreign=False)
     return of_project
 
 
-def _holder(piece: "_Piece", sources: Sequence[DataSource]) -> DataSource | None:
-    return next((source for source in reversed(sources) if piece.text in source.text), None)
+def _is_of_others(source: DataSource, servers: Collection[str]) -> bool:
+    # What a server said goes back to it.
+    return source.server not in servers and is_foreign(source, trusts_folder=False, beyond_project=False)
+
+
+def _is_of_project(source: DataSource, servers: Collection[str]) -> bool:
+    return (
+        bool(source.text)
+        and source.server not in servers
+        and source.origin in _OF_PROJECT
+        and not _is_of_others(source, servers)
+    )
 
 
 def named(sources: Sequence[DataSource]) -> str:
