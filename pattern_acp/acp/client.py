@@ -538,10 +538,12 @@ def answer_options(question: UserQuestion) -> tuple[schema.PermissionOption, ...
     The id of the first option of a kind is the kind (interop rule 1).
     """
     once, refused = PermissionAnswer.ALLOW_ONCE.value, PermissionAnswer.REJECT_ONCE.value
-    answers = [
-        schema.PermissionOption(option_id=option_id, name=one_line(name), kind=once)
-        for option_id, name in _answers(question)
-    ]
+    answers = tuple(
+        schema.PermissionOption(option_id=each, name=one_line(name), kind=refused if each == refused else once)
+        for each, name in _answers(question)
+    )
+    if question.is_closed:
+        return answers
     return (*answers, schema.PermissionOption(option_id=refused, name="Answer in my own words", kind=refused))
 
 
@@ -559,7 +561,10 @@ def chosen_option(question: UserQuestion, option_id: str) -> str | None:
 
 def _answers(question: UserQuestion) -> list[tuple[str, str]]:
     once = PermissionAnswer.ALLOW_ONCE.value
-    return [(once if number == 1 else f"{once}_{number}", option) for number, option in enumerate(question.options, 1)]
+    ids = [once, *(f"{once}_{number}" for number in range(2, len(question.options) + 1))]
+    if question.is_closed:
+        ids[-1] = PermissionAnswer.REJECT_ONCE.value
+    return list(zip(ids, question.options, strict=False))
 
 
 def form_of(question: UserQuestion, text: str = "") -> JsonObject:

@@ -339,6 +339,12 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("budget.session", "What the models of one session may cost.", AMOUNT, when_empty="no limit"),
     Key("budget.day", "What the models of all sessions may cost in a day.", AMOUNT, when_empty="no limit"),
+    Key(
+        "jobs.ask_above",
+        "The estimate of a plan, or of workers, above which you are asked whether it becomes a job.",
+        AMOUNT,
+        when_empty="never",
+    ),
     _limit("turn.max_model_requests", "Model requests in one turn.", 1, 10_000),
     _limit("turn.max_wall_seconds", "Duration of one turn.", 1, 86_400),
     _limit(

@@ -29,7 +29,7 @@ from pattern_acp.config.project_offer import NOTHING, ProjectOffer, read_offer
 from pattern_acp.config.providers import PRESETS, read_providers
 from pattern_acp.config.settings import Flags, McpServerSettings, ProviderSettings, Settings
 from pattern_acp.config.toml_file import EffectiveValue, Problem, TomlFile, is_table, read_toml
-from pattern_acp.config.values import Value, but_is
+from pattern_acp.config.values import AMOUNT, Value, but_is
 from pattern_acp.config.variables import unknown_variables
 
 
@@ -314,7 +314,7 @@ def _but_is(key: Key, raw: object) -> str:
 
 def _using(key: Key, below: _Found) -> str:
     value, source = below
-    shown = _shown(value) or ("no limit" if key.name.startswith("budget.") else "automatic choice")
+    shown = _shown(value) or (key.when_empty if key.rule is AMOUNT else "automatic choice")
     return f"{shown} is used ({source})"
 
 

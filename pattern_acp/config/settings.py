@@ -243,6 +243,13 @@ class BudgetSettings(Struct, frozen=True):
     """All sessions of the constellation, of all processes."""
 
 
+class JobSettings(Struct, frozen=True):
+    """Settings of jobs (docs/how-to/agreed-jobs.md)."""
+
+    ask_above: str = ""
+    """The estimate of a plan, in the form of `domain.allowance`, above which a job is offered; empty for never."""
+
+
 class FetchSettings(Struct, frozen=True):
     """Limits of fetch_url."""
 
@@ -547,6 +554,7 @@ class Settings(Struct, frozen=True):
     sync: SyncSettings = field(default_factory=SyncSettings)
     delegate: DelegateSettings = field(default_factory=DelegateSettings)
     budget: BudgetSettings = field(default_factory=BudgetSettings)
+    jobs: JobSettings = field(default_factory=JobSettings)
     fetch: FetchSettings = field(default_factory=FetchSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)

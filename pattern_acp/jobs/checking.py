@@ -58,7 +58,7 @@ def _problems(tx: Transaction, row: JobRow) -> Iterator[str]:
         if stored != expected[name]:
             yield f"its {name.replace('_', ' ')} is {stored!s}, by its events {expected[name]!s}"
     turns = {TurnId(event.turn_id) for _, event in events}
-    used = _used(tx, row, turns)
+    used = _used(tx, row, turns, agreed_seq=row.agreed_seq or 0)
     yield from _wrong_holds(tx, row, events, used)
     for _, event in events:
         if isinstance(event, JobSettled) and event.used is not None:
@@ -74,11 +74,12 @@ def _wrong_sums(receipt: JobSettled, used: dict[Meter, int]) -> Iterator[str]:
             yield f"its receipt names {amount:,} of {meter.value}, its requests {used[meter]:,}"
 
 
-def _used(tx: Transaction, row: JobRow, turns: set[TurnId]) -> dict[Meter, int]:
+def _used(tx: Transaction, row: JobRow, turns: set[TurnId], *, agreed_seq: int) -> dict[Meter, int]:
+    """The use by the requests of the job: in its turns, and since the user agreed."""
     tokens = money = 0
     for entry in read_stream(tx, row.session_id, kinds=(UsageReported, SubagentRecorded)):
         event = entry.event.event if isinstance(entry.event, SubagentRecorded) else entry.event
-        if isinstance(event, UsageReported) and event.turn_id in turns:
+        if isinstance(event, UsageReported) and event.turn_id in turns and entry.seq > agreed_seq:
             tokens += event.usage.context_tokens
             money += event.spent.micro_units if event.spent is not None else 0
     return {Meter.TOKENS: tokens, Meter.MONEY: money}

@@ -7,7 +7,9 @@ and in integers: the same inputs give the same quotes, in whatever order they co
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from pattern_acp.domain.allowance import Allowance
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.usage import Usage, amount_text
 from pattern_acp.jobs.terms import hold_of
@@ -35,7 +37,8 @@ class Reach(Struct, frozen=True):
     """The files that a job may have to do with, as the code map knows them.
 
     `files` may be written; of these, `likely` have the words of the goal, with their `bytes` and `symbols`. `importers`
-    are files outside that import some of them, `tests` counts those in reach that are tests.
+    are files outside that import some of them, `tests` counts those in reach that are tests. `steps` counts those that
+    a plan has, where there is one.
     """
 
     files: int = 0
@@ -44,6 +47,7 @@ class Reach(Struct, frozen=True):
     symbols: int = 0
     importers: int = 0
     tests: int = 0
+    steps: int = 0
 
 
 class QuoteCandidate(Struct, frozen=True):
@@ -78,7 +82,7 @@ def quotes_for(
 
 
 def _quote(terms: JobTerms, reach: Reach, candidate: QuoteCandidate, base_tokens: int) -> JobQuote:
-    changed = len(reach.likely) or _UNKNOWN_FILES
+    changed = max(len(reach.likely) or _UNKNOWN_FILES, reach.steps)
     read = min((reach.bytes or _UNKNOWN_BYTES * changed) // 4, _READ_TOKENS)
     # A look around, reading and changing each file, and a second try after each check.
     requests = 3 + 2 * changed + 2 * len(terms.checks)
@@ -99,6 +103,24 @@ def _quote(terms: JobTerms, reach: Reach, candidate: QuoteCandidate, base_tokens
         percent,
         len(candidate.past),
         info.prices,
+    )
+
+
+def added(quotes: Sequence[JobQuote]) -> JobQuote:
+    """The parts of one job as one quote, with the persona and model of the first; one without a price has none."""
+    prices = [quote.micro_units for quote in quotes if quote.micro_units is not None]
+    return replace(
+        quotes[0],
+        requests=sum(quote.requests for quote in quotes),
+        tokens=sum(quote.tokens for quote in quotes),
+        micro_units=sum(prices) if len(prices) == len(quotes) else None,
+    )
+
+
+def is_above(quote: JobQuote, most: Allowance) -> bool:
+    """True if an estimate is above an allowance, as far as its price is known."""
+    return (most.tokens is not None and quote.tokens > most.tokens) or (
+        most.micro_units is not None and (quote.micro_units or 0) > most.micro_units
     )
 
 
@@ -159,12 +181,7 @@ def risks_of(terms: JobTerms, reach: Reach, quotes: Sequence[JobQuote]) -> tuple
         risks.append(f"{plural(reach.importers, 'file')} outside import what is in reach.")
     if any(quote.micro_units is None for quote in quotes):
         risks.append("No price of some of these models is known, so a budget of money does not count them.")
-    short = [
-        quote.model
-        for quote in quotes
-        if (hold.tokens is not None and quote.tokens > hold.tokens)
-        or (hold.micro_units is not None and (quote.micro_units or 0) > hold.micro_units)
-    ]
+    short = [quote.model for quote in quotes if is_above(quote, Allowance(hold.micro_units, hold.tokens))]
     if short:
         risks.append(f"The estimate is above the budget with {', '.join(short)}: it may stop unfinished.")
     return tuple(risks)

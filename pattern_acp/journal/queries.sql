@@ -586,7 +586,7 @@ INSERT INTO usage (
 -- Usage of every request since a moment, oldest first, with the session that it was made for.
 SELECT
     at_ms, session_id, turn_id, subagent, usage.model, input_tokens, output_tokens, cache_read_tokens,
-    cache_write_tokens, thinking_tokens, micro_units, prices, sessions.cwd, sessions.title, estimated
+    cache_write_tokens, thinking_tokens, micro_units, prices, sessions.cwd, sessions.title, estimated, usage.last_seq
 FROM usage JOIN sessions ON sessions.id = usage.session_id
 WHERE at_ms >= :since_ms
 ORDER BY usage.last_seq;
@@ -595,7 +595,7 @@ ORDER BY usage.last_seq;
 -- The same of one session.
 SELECT
     at_ms, session_id, turn_id, subagent, usage.model, input_tokens, output_tokens, cache_read_tokens,
-    cache_write_tokens, thinking_tokens, micro_units, prices, sessions.cwd, sessions.title, estimated
+    cache_write_tokens, thinking_tokens, micro_units, prices, sessions.cwd, sessions.title, estimated, usage.last_seq
 FROM usage JOIN sessions ON sessions.id = usage.session_id
 WHERE session_id = :session_id
 ORDER BY usage.last_seq;

@@ -39,6 +39,8 @@ class UsedOnce(Struct, frozen=True):
     title: str
     estimated: bool = False
     """True when the provider did not count it, since it was cut."""
+    seq: int = 0
+    """The number of its event."""
 
 
 class Spent(Struct, frozen=True):
@@ -161,6 +163,7 @@ def _used(row: Row) -> UsedOnce:
         text(row[12]),
         text(row[13]),
         bool(integer(row[14])),
+        integer(row[15]),
     )
 
 

@@ -81,11 +81,13 @@ class ApprovalRequest(Struct, frozen=True):
 
 
 class UserQuestion(Struct, frozen=True):
-    """A question of the model: the call as shown, the words, and the answers to choose from, maybe none."""
+    """A question to the user: the call as shown, the words, and the answers to choose from, maybe none."""
 
     call: ToolCallView
     text: str
     options: tuple[str, ...]
+    is_closed: bool = False
+    """True where the last answer refuses, so that buttons need none for an answer in the user's own words."""
 
 
 class Approver(Protocol):

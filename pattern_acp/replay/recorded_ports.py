@@ -21,6 +21,7 @@ from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.domain.usage import Usage
@@ -331,6 +332,25 @@ class RecordedHooks:
         """See `ToolHooks.after`. Their words are part of the recorded result."""
         del turn_id, call, outcome
         return ""
+
+
+class RecordedWorkAhead:
+    """`turn.tool_runner.WorkAhead` that stops before the calls that were left out. Behind a plan, the gate does."""
+
+    def __init__(self, position: Position) -> None:
+        self._position = position
+
+    async def before(
+        self,
+        turn_id: TurnId,
+        calls: Sequence[ToolCallPart],
+        delegated: Sequence[JsonObject],
+        plan: Plan | None,
+    ) -> str:
+        """See `WorkAhead.before`."""
+        del turn_id, delegated, plan
+        finished = self._position.call(calls[0].call_id).finished if calls else None
+        return finished.result_text if finished is not None and finished.failure == "tool.not-agreed" else ""
 
 
 class RecordedChecks:

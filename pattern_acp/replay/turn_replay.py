@@ -44,6 +44,7 @@ from pattern_acp.replay.recorded_ports import (
     RecordedRepeats,
     RecordedTool,
     RecordedWarnings,
+    RecordedWorkAhead,
     cancel_reason,
     failure_from,
 )
@@ -263,6 +264,7 @@ class TurnReplay:
         self._runner.before_edits = RecordedWarnings(position)
         self._runner.repeats = RecordedRepeats(position)
         self._runner.hands_over = position.is_superseded
+        self._runner.work_ahead = RecordedWorkAhead(position)
 
     def refuse(self, refusals: Mapping[ToolCallId, str]) -> None:
         """Answer these calls as the record does: their tools were not there."""

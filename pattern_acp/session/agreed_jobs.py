@@ -22,7 +22,7 @@ from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import one_line, plural
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.jobs import store
 from pattern_acp.jobs.errors import JobMoveError, JobTermsError
 from pattern_acp.jobs.model import MOST_ROUNDS, JobOutcome, JobRow, JobStage
@@ -36,9 +36,9 @@ from pattern_acp.jobs.quote import (
     quotes_for,
     risks_of,
 )
-from pattern_acp.jobs.showing import jobs_text, price_text, quote_text, receipt_text
+from pattern_acp.jobs.showing import jobs_text, quote_text, receipt_text
 from pattern_acp.jobs.store import JOB, Meter
-from pattern_acp.jobs.terms import USAGE, narrowed, parse_terms
+from pattern_acp.jobs.terms import USAGE, parse_terms
 from pattern_acp.journal.events import (
     CheckpointTaken,
     ContextAdded,
@@ -52,10 +52,10 @@ from pattern_acp.journal.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from pattern_acp.journal.job_events import JobCheck, JobFile, JobHold, JobQuote, JobTerms, JobUse
+from pattern_acp.journal.job_events import JobCheck, JobFile, JobHold, JobTerms, JobUse
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.usage import Spent, usage_of_session
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer, UserQuestion
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.policy.decision import Lifetime
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
 from pattern_acp.policy.subagent_policy import SubagentLimits, globs_below
@@ -63,6 +63,7 @@ from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.budgets import USED_UP, cheaper_model
 from pattern_acp.session.changed_files import net_changes
 from pattern_acp.session.errors import OptionUnusableError
+from pattern_acp.session.job_questions import DECLINE, JOB_CALL, NARROW, JobQuestion, ask_about, label_of, turn_of
 from pattern_acp.session.job_reach import reach_of, session_tokens
 from pattern_acp.session.state import Addition, RunningJob
 from pattern_acp.tasks.claims import ClaimKind, ClaimTarget, release_claims, take_claims
@@ -75,16 +76,11 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
     from pattern_acp.session.turn_tools import TurnTools
 
-JOB_CALL = "job_offer"
-"""Name of the call that shows the question."""
-
 SOURCE = "job"
 """Source of what the model is told of a job."""
 
 MOST_FAILED_ROUNDS = 3
 """Times that a check may fail behind an answer before the job ends with it."""
-
-NARROW, DECLINE = "Narrow it first", "No, leave it"
 
 MOVED = "Background commands are under `/background`; `/jobs` lists the work that you agreed to with `/job`."
 
@@ -116,7 +112,7 @@ async def run_job(session: "Session", argument: str) -> str | TurnEnd | None:
 
         number, _, persona = rest.strip().partition(" ")
         if number.isdecimal():
-            return await review_job(session, await _row(session, int(number)), persona.strip(), _turn(session))
+            return await review_job(session, await _row(session, int(number)), persona.strip(), turn_of(session))
     return await _offer(session, parse_terms(argument))
 
 
@@ -190,23 +186,28 @@ async def _offer(session: "Session", terms: JobTerms, row: JobRow | None = None)
     for round_ in range(first, MOST_ROUNDS + 1):
         quoted = await quote(session, terms, job_id, number, round_)
         await session.recorder.record(NewEvent(quoted, Actor.SYSTEM, Origin.AGENT))
-        answer = await _ask(session, quoted, may_narrow=round_ < MOST_ROUNDS)
+        labels = tuple(label_of(quoted.terms, each) for each in quoted.quotes)
+        title = f"Agree to job {number}? {one_line(terms.goal, 80)}"
+        may_narrow = round_ < MOST_ROUNDS
+        question = JobQuestion(quoted, title, labels, (DECLINE,), narrow=NARROW if may_narrow else "")
+        answer = await ask_about(session, question)
         if isinstance(answer, JobTerms):
             terms = answer
             continue
-        if answer is None:
-            settled = JobSettled(_turn(session), job_id, JobOutcome.DECLINED.value, "person")
-            await session.recorder.record(NewEvent(settled, Actor.HUMAN, Origin.PERSON))
+        if isinstance(answer, str):
+            await decline(session, job_id)
             return f"Job {number} was not agreed. Nothing was done, and nothing spent."
-        try:
-            await _agree(session, quoted, answer)
-        except JobMoveError:
-            settled = JobSettled(_turn(session), job_id, JobOutcome.EXPIRED.value, "engine")
-            await session.recorder.record(NewEvent(settled, Actor.SYSTEM, Origin.AGENT))
+        if not await agree(session, quoted, answer):
             return f"The offer of job {number} ended before you agreed. `/job` with the same words asks again."
         row = await _row(session, number)
-        return await _work(session, row, quoted)
+        return await work_on(session, row, quoted)
     return None
+
+
+async def decline(session: "Session", job_id: str) -> None:
+    """End a job that the user did not agree to."""
+    settled = JobSettled(turn_of(session), job_id, JobOutcome.DECLINED.value, "person")
+    await session.recorder.record(NewEvent(settled, Actor.HUMAN, Origin.PERSON))
 
 
 async def quote(session: "Session", terms: JobTerms, job_id: str, number: int, round_: int) -> JobQuoted:
@@ -220,7 +221,7 @@ async def quote(session: "Session", terms: JobTerms, job_id: str, number: int, r
     reach = await reach_of(session, terms)
     quotes = quotes_for(terms, reach, candidates, base_tokens=base)
     return JobQuoted(
-        _turn(session),
+        turn_of(session),
         job_id,
         number,
         round_,
@@ -266,77 +267,26 @@ def _models(session: "Session", terms: JobTerms, tokens: int) -> list[ModelInfo]
     return [shared.models.resolve(name)[1] for name in dict.fromkeys(names)]
 
 
-async def _ask(session: "Session", quoted: JobQuoted, *, may_narrow: bool) -> int | JobTerms | None:
-    """The number of the quote that the user agrees to, narrower terms, or None."""
-    labels = [_label(quoted.terms, each) for each in quoted.quotes]
-    options = (*labels, *((NARROW,) if may_narrow else ()), DECLINE)
-    call_id = ToolCallId(session.constellation.ids.new("call"))
-    shown = TextContent(quote_text(quoted))
-    title = f"Agree to job {quoted.number}? {one_line(quoted.terms.goal, 80)}"
-    call = ToolCallView(call_id, JOB_CALL, title, ToolKind.OTHER, {"job": quoted.number}, (), (shown,))
-    turn_id = _turn(session)
-    asked = PermissionAsked(turn_id, call_id, title, options)
-    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
-    answer = await session.approver.put(UserQuestion(call, shown.text, options))
-    if answer is None:
-        answer = await _by_buttons(session, call, labels)
-    chosen = next((index for index, label in enumerate(labels) if answer.startswith(label)), None)
-    wish = answer[answer.index("--") :] if "--" in answer else ""
-    result: int | JobTerms | None = chosen
-    if chosen is None and may_narrow and (wish or answer.startswith(NARROW)):
-        result = await _narrower(session, quoted, call, wish)
-    status = ToolCallStatus.COMPLETED if result is not None else ToolCallStatus.FAILED
-    said = labels[result] if isinstance(result, int) else NARROW if result is not None else DECLINE
-    await session.recorder.record(
-        NewEvent(PermissionAnswered(turn_id, call_id, said), Actor.HUMAN, Origin.PERSON),
-        NewEvent(ToolCallFinished(turn_id, call_id, status, said, (shown, TextContent(f"**{said}**"))), Actor.SYSTEM),
-    )
-    return result
-
-
-async def _by_buttons(session: "Session", call: ToolCallView, labels: Sequence[str]) -> str:
-    """The answer of a client that shows one button of a kind."""
-    kinds = (PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_ALWAYS)
-    offered: dict[PermissionAnswer, str] = dict(zip(kinds, labels, strict=False))
-    options = [ApprovalOption(kind, label) for kind, label in offered.items()]
-    options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, DECLINE))
-    return offered.get(await session.approver.ask(ApprovalRequest(call, call.title, tuple(options))), "")
-
-
-async def _narrower(session: "Session", quoted: JobQuoted, call: ToolCallView, wish: str) -> JobTerms | None:
-    """Narrower terms by what the user wrote, or chooses now; None where they give none."""
-    terms = quoted.terms
-    if not wish:
-        half = hold_for(terms, quoted.quotes[0])
-        halved = hold_text(
-            JobHold(None if half.tokens is None else half.tokens // 2, half.micro_units and half.micro_units // 2)
-        )
-        text = "Narrow it by which options? For example: --paths tests/** --max 1 USD --check CMD"
-        answer = await session.approver.put(UserQuestion(call, text, (f"--max {halved}", DECLINE)))
-        wish = answer[answer.index("--") :] if answer and "--" in answer else ""
-    return narrowed(terms, wish) if wish else None
-
-
-def _label(terms: JobTerms, each: JobQuote) -> str:
-    # As a form shows it, whose answer is compared with it.
-    most = hold_text(hold_for(terms, each))
-    return one_line(f"{each.persona} with {each.model}: about {price_text(each)}, at most {most}")
-
-
-async def _agree(session: "Session", quoted: JobQuoted, index: int) -> None:
-    """Set the hold aside and claim the paths, in the transaction of the event."""
+async def agree(session: "Session", quoted: JobQuoted, index: int) -> bool:
+    """Set the hold aside and claim the paths, in the transaction of the event; False where the offer has ended."""
     now_ms, quote_ = session.constellation.clock.now_ms(), quoted.quotes[index]
     hold = hold_for(quoted.terms, quote_)
-    agreed = JobMoved(_turn(session), quoted.job_id, JobStage.AGREED.value, "person", hold, index)
+    agreed = JobMoved(turn_of(session), quoted.job_id, JobStage.AGREED.value, "person", hold, index)
     events = [NewEvent(agreed, Actor.HUMAN, Origin.PERSON)]
     if not session.state.title:
         title = one_line(quoted.terms.goal, 80)
         events.append(NewEvent(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
     claimed = claims_of(session.state.policy.roots[0], quoted.terms)
-    await session.recorder.record(
-        *events, behind=lambda tx: take_claims(tx, session.session_id, claimed, now_ms=now_ms)
-    )
+    try:
+        await session.recorder.record(
+            *events, behind=lambda tx: take_claims(tx, session.session_id, claimed, now_ms=now_ms)
+        )
+    except JobMoveError:
+        settled = JobSettled(turn_of(session), quoted.job_id, JobOutcome.EXPIRED.value, "engine")
+        await session.recorder.record(NewEvent(settled, Actor.SYSTEM, Origin.AGENT))
+        return False
     session.state.title = session.state.title or one_line(quoted.terms.goal, 80)
+    return True
 
 
 def claims_of(root: str, terms: JobTerms) -> tuple[ClaimTarget, ...]:
@@ -350,18 +300,33 @@ def claims_of(root: str, terms: JobTerms) -> tuple[ClaimTarget, ...]:
     )
 
 
-async def _work(session: "Session", row: JobRow, quoted: JobQuoted) -> None:
-    """Begin, or go on with, the work in this turn: what follows of it is the job's."""
-    shared, state, turn_id = session.constellation, session.state, _turn(session)
+class UnderWay(Struct, frozen=True):
+    """The use of a turn before it begins to work on a job: none of it is the job's."""
+
+    spent: Spent = Spent()
+    milliseconds: int = 0
+
+
+async def work_on(session: "Session", row: JobRow, quoted: JobQuoted, since: UnderWay | None = None) -> None:
+    """Begin, or go on with, the work in this turn: what follows of it is the job's.
+
+    `since` is the use so far of a turn that is under way, whose model reads of the job with its next request.
+    """
+    shared, state, turn_id = session.constellation, session.state, turn_of(session)
     own = state.persona.name
     await _answer_as(session, row.persona)
-    # What was changed before is none of the job's, and /rewind goes back to here.
-    await session.checkpoints.take("tool", f"before job {row.number}")
+    if since is None:
+        # What was changed before is none of the job's, and /rewind goes back to here.
+        await session.checkpoints.take("tool", f"before job {row.number}")
+    apart = since or UnderWay()
     terms, root = quoted.terms, state.policy.roots[0]
     holds = await shared.database.read(lambda tx: _job_holds(tx, row.id))
     hold = JobHold(*(holds[meter].granted for meter in Meter))
-    before = Spent(*(holds[meter].spent + holds[meter].over for meter in (Meter.TOKENS, Meter.MONEY)))
-    used_ms = holds[Meter.TIME].spent + holds[Meter.TIME].over
+    before = Spent(
+        holds[Meter.TOKENS].spent + holds[Meter.TOKENS].over - apart.spent.tokens,
+        holds[Meter.MONEY].spent + holds[Meter.MONEY].over - apart.spent.micro_units,
+    )
+    used_ms = holds[Meter.TIME].spent + holds[Meter.TIME].over - apart.milliseconds
     limits = SubagentLimits(job=row.number, globs=globs_below(root, terms.paths))
     grants = [
         Grant(Effect.ALLOW, GrantKind.EXACT_COMMAND, exact_pattern(RunCommand(line, root)), Lifetime.TURN)
@@ -379,11 +344,16 @@ async def _work(session: "Session", row: JobRow, quoted: JobQuoted) -> None:
             )
             for one in grants
         ),
-        NewEvent(ContextAdded(turn_id, message, (SOURCE,)), Actor.HUMAN, Origin.PERSON),
     ]
+    if since is None:
+        events.append(NewEvent(ContextAdded(turn_id, message, (SOURCE,)), Actor.HUMAN, Origin.PERSON))
     await session.recorder.record(*events)
-    add_context(state.history, message)
+    if since is None:
+        add_context(state.history, message)
+    else:
+        state.waiting.append(Addition(SOURCE, f"Job {row.number} begins", text, SOURCE))
     state.job = RunningJob(row.id, row.number, terms, hold, before, used_ms, limits, state.model, own, tuple(grants))
+    state.job.recorded_ms = apart.milliseconds
     state.budgets.extended["job", row.id] = Allowance(hold.micro_units, hold.tokens)
     state.model = shared.models.resolve(row.model)[1]
 
@@ -582,7 +552,13 @@ def receipt_of(tx: Transaction, *, job_id: str, checks: tuple[JobCheck, ...]) ->
     moves = [(entry, entry.event) for entry in events if isinstance(entry.event, JobMoved)]
     agreed = next((_Agreed(move.by, at.at_ms, at.session_seq) for at, move in moves if move.quote is not None), None)
     turns = {move.turn_id for _, move in moves}
-    requests = [used for used in usage_of_session(tx, row.session_id) if used.turn_id in turns]
+    after = agreed.seq if agreed is not None else 0
+    # What a turn used before its user agreed is none of the job's.
+    requests = [
+        used
+        for used in usage_of_session(tx, row.session_id)
+        if used.turn_id in turns and used.seq > (row.agreed_seq or 0)
+    ]
     parts = {used.subagent: JobUse(used.subagent, 0, 0, 0) for used in requests if used.subagent}
     total = JobUse(JOB, 0, 0, 0)
     for used in requests:
@@ -592,7 +568,6 @@ def receipt_of(tx: Transaction, *, job_id: str, checks: tuple[JobCheck, ...]) ->
             part = parts[used.subagent]
             parts[used.subagent] = JobUse(part.node, part.requests + 1, part.tokens + tokens, part.micro_units + money)
     holds = _job_holds(tx, job_id)
-    after = agreed.seq if agreed is not None else 0
     taken = read_stream(tx, row.session_id, after=after, kinds=(CheckpointTaken,))
     changes = net_changes(
         one.event for one in taken if isinstance(one.event, CheckpointTaken) and one.event.turn_id in turns
@@ -622,7 +597,7 @@ async def _resume(session: "Session", row: JobRow) -> str | TurnEnd | None:
     quoted = await session.constellation.database.read(lambda tx: store.quoted_of(tx, row))
     match row.state:
         case JobStage.AGREED | JobStage.WORKING:
-            await _work(session, row, quoted)
+            await work_on(session, row, quoted)
             return None
         case JobStage.SETTLING:
             return await _settle_again(session, row, quoted)
@@ -637,7 +612,7 @@ async def _settle_again(session: "Session", row: JobRow, quoted: JobQuoted) -> T
     # Late: only what calls tools needs them.
     from pattern_acp.session.turn_tools import own_tools
 
-    turn_id = _turn(session)
+    turn_id = turn_of(session)
     job = session.state.job = _idle(session, row, quoted)
     tools = own_tools(session, turn_id)
     return (
@@ -654,7 +629,7 @@ def _idle(session: "Session", row: JobRow, quoted: JobQuoted) -> RunningJob:
 
 async def _stop(session: "Session", row: JobRow) -> str:
     """End a job with what exists, without its checks."""
-    turn_id = _turn(session)
+    turn_id = turn_of(session)
     quoted = await session.constellation.database.read(lambda tx: store.quoted_of(tx, row))
     if row.state is JobStage.QUOTED:
         settled = JobSettled(turn_id, row.id, JobOutcome.DECLINED.value, "person")
@@ -666,7 +641,3 @@ async def _stop(session: "Session", row: JobRow) -> str:
         moved = JobMoved(turn_id, row.id, JobStage.SETTLING.value, "person")
         await session.recorder.record(NewEvent(moved, Actor.HUMAN, Origin.PERSON))
     return await _settle(session, turn_id, _idle(session, row, quoted), JobOutcome.STOPPED, "person", None)
-
-
-def _turn(session: "Session") -> TurnId:
-    return session.memory.turn_id or TurnId("")

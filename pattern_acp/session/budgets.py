@@ -229,7 +229,9 @@ class BudgetGate:
                 question = BudgetQuestion(self._session, self._turn_id, self._waits, reached)
                 if not self._asks:
                     return question.end
-                end = await question.ask(info, may_switch=self._may_switch)
+                # The model of a job is the one that was agreed to.
+                may_switch = self._may_switch and self._session.state.job is None
+                end = await question.ask(info, may_switch=may_switch)
                 if end is not None:
                     return end
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
 
 _WORD = re.compile(r"[^\W\d_]{4,}")
-_MOST_WORDS = 12
+_MOST_WORDS = 24
 
 
 async def reach_of(session: "Session", terms: JobTerms) -> Reach:

@@ -572,6 +572,11 @@ async def _ask(session: Session, turn: Turn) -> TurnEnd:
         tools = await _tools_of(session, turn, budget)
         if isinstance(tools, TurnEnd):
             return tools
+        if state.settings.jobs.ask_above and not turn.is_own:
+            # Late: most users have no such limit.
+            from pattern_acp.session.job_offers import JobOffers
+
+            tools.work_ahead = JobOffers(session, tools)
         recalled = () if turn.is_own else await _recall(session, turn.turn_id)
         composer = _Composer(session, turn.turn_id, recalled)
         while True:

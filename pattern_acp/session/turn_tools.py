@@ -3,7 +3,8 @@
 Owns: policy, checks, hooks and the ports for calls. Must not know: when they are made (`session.turn_stages`).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.journal.events import TurnStarted
 from pattern_acp.journal.history import ancestors, read_history
 from pattern_acp.journal.reader import Recorded, read_item
-from pattern_acp.policy.subagent_policy import UNLIMITED
 from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of, servers_of
 from pattern_acp.session.code import code_of, may_read
 from pattern_acp.session.context_usage import offered_tools
@@ -28,10 +28,10 @@ from pattern_acp.session.session import Session
 from pattern_acp.session.subagents.delegation import Subagents
 from pattern_acp.session.subagents.kinds import TurnParts, own_budget
 from pattern_acp.tools.base import Tool, ToolContext
-from pattern_acp.turn.budget import Budget, RepeatGuard, RepeatLimits
+from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.permissions import PermissionChecker, circumstances_of
-from pattern_acp.turn.tool_runner import ToolRunner
+from pattern_acp.turn.tool_runner import ToolRunner, WorkAhead
 from pattern_acp.workspace.noted_files import ObservedFiles, TrackedFiles
 
 if TYPE_CHECKING:
@@ -60,8 +60,11 @@ class TurnTools:
         self._budget = budget
         self._withheld = withheld
         self._runner: ToolRunner | None = None
+        self._permissions: PermissionChecker | None = None
         self.parts: TurnParts | None = None
         """The parts that subagents of the turn share; None before the first call."""
+        self.work_ahead: WorkAhead | None = None
+        """Asks the user about much work before it is done; set before the first call."""
         self.checks: ConfiguredChecks | None = None
         """The checks of what calls edit; None before the first call."""
 
@@ -79,15 +82,12 @@ class TurnTools:
 
         session, clock = self._session, self._session.constellation.clock
         tools = [tool for tool in self._tools if tool.spec.name not in self._withheld]
-        if (job := session.state.job) is not None:
-            session.state.policy.grants += job.grants
-        permissions = PermissionChecker(
+        permissions = self._permissions = PermissionChecker(
             session.state.policy,
             session.approver,
             session.recorder,
             clock=clock,
             waits=self._budget.waits,
-            narrowing=job.limits if job is not None else UNLIMITED,
             circumstances=partial(circumstances_of, self._budget, session.state.cwd, clock),
         )
         context, hooks = tool_context(session, self._turn_id), SessionToolHooks(session)
@@ -108,6 +108,8 @@ class TurnTools:
             effects=session.checkpoints,
         )
         self._runner.before_edits = EditWarnings(session, session.state)
+        self._runner.work_ahead = self.work_ahead
+        self.follow_job()
         self._runner.withheld = self._withheld
         self._runner.offered = lambda: [tool.spec.name for tool in offered_tools(session)]
         self._runner.running = session.calls
@@ -116,11 +118,25 @@ class TurnTools:
         self._runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
         return self._runner
 
-    async def _put_question(self, question: "UserQuestion") -> str | None:
-        """Ask the user, once no other question is open; the time counts for no limit."""
+    def follow_job(self) -> None:
+        """Hold the calls, and the time, to the job that the turn works on, where there is one."""
+        job, limits = self._session.state.job, self._session.state.settings.turn
+        if job is None or self._permissions is None:
+            return
+        self._session.state.policy.grants += job.grants
+        self._permissions.narrow(job.limits)
+        self._budget.limits = job.limiting(Limits(limits.max_model_requests, limits.max_wall_seconds))
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncGenerator[None, None]:
+        """The user is asked, once no other question is open; the time counts for no limit."""
         with self._budget.waits.waiting():
             async with self._session.state.policy.asking:
-                return await self._session.approver.put(question)
+                yield
+
+    async def _put_question(self, question: "UserQuestion") -> str | None:
+        async with self.asking():
+            return await self._session.approver.put(question)
 
 
 def own_tools(session: Session, turn_id: TurnId) -> TurnTools:

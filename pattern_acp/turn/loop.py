@@ -474,6 +474,8 @@ class TurnLoop:
         if self._unread >= UNREAD_STOP:
             sentence = f"Stopped: the model wrote actions that cannot be read {self._unread} times in a row. "
             return TurnEnd(StopReason.END_TURN, f"{sentence}Say it in smaller steps, or choose another model (/model).")
+        if runner.not_agreed:
+            return TurnEnd(StopReason.END_TURN, runner.not_agreed)
         if runner.stop:
             return TurnEnd(StopReason.END_TURN, f"A hook ended this turn: {runner.stop}")
         if stop := runner.repeats.stop:

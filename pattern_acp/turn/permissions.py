@@ -176,6 +176,10 @@ class PermissionChecker:
         self._narrowing = narrowing
         self._circumstances = circumstances
 
+    def narrow(self, limits: SubagentLimits) -> None:
+        """Hold what is decided from here on to the limits of a job that the user agreed to."""
+        self._narrowing = limits
+
     @property
     def waited(self) -> float:
         """Seconds that the user took to answer so far; time limits leave them out."""

@@ -28,6 +28,7 @@ from pattern_acp.domain.errors import DatabaseError, PatternError, unwrap_except
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.text_limits import SHOWN_NAME, one_line
 from pattern_acp.domain.tool_calls import (
     FilesChanged,
@@ -99,6 +100,29 @@ class BeforeEdits(Protocol):
 
     async def before(self, accesses: Sequence[Access]) -> str:
         """Text that the model reads instead of the effect of a call with these accesses; empty to let the call run."""
+        ...
+
+
+class WorkAhead(Protocol):
+    """Hears of much work before it is done; `session/job_offers.py` asks the user whether it becomes a job."""
+
+    async def before(
+        self,
+        turn_id: TurnId,
+        calls: Sequence[ToolCallPart],
+        delegated: Sequence[JsonObject],
+        plan: Plan | None,
+    ) -> str:
+        """Hear of the calls of an answer that are still to run, and of a plan that was written since.
+
+        `delegated` are the arguments of those that start a subagent.
+
+        Returns:
+            The sentence with which the turn ends here; empty to go on.
+
+        Raises:
+            DatabaseError: a question or its answer could not be recorded.
+        """
         ...
 
 
@@ -390,6 +414,12 @@ class ToolRunner:
         """Text for the model in place of the results of cancelled calls."""
         self.before_edits: BeforeEdits | None = None
         """Check that may defer a call."""
+        self.work_ahead: WorkAhead | None = None
+        """Asks about much work before it is done."""
+        self.not_agreed = ""
+        """The sentence with which the turn ends, as the user does not want the work ahead; empty when it goes on."""
+        self._plan: Plan | None = None
+        self._delegated: dict[ToolCallId, JsonObject] = {}
         self.withheld: Collection[str] = ()  # tools that the model knows and this turn's command does not allow
         self.offered: Callable[[], Collection[str]] | None = None
         """Names the tools that the model has, where it may call others as well."""
@@ -425,15 +455,31 @@ class ToolRunner:
         self._expect_subagents(calls)
         index = 0
         while index < len(calls):
-            if index and self.hands_over(calls[index].call_id):
+            left_out = await self._left_out(turn_id, calls[index:], is_first=not index)
+            if left_out:
                 for position in range(index, len(calls)):
-                    results[position] = await self._supersede(turn_id, calls[position])
+                    results[position] = await self._supersede(turn_id, calls[position], left_out)
                 break
             batch = self._next_batch(calls, index)
             await self._run_batch(turn_id, calls, batch, results)
             index = batch[-1] + 1
         await self._follow_edits(turn_id, results)
+        if not self.not_agreed:
+            await self._ask_ahead(turn_id, ())
         return [results[position] for position in range(len(calls))]
+
+    async def _left_out(self, turn_id: TurnId, calls: Sequence[ToolCallPart], *, is_first: bool) -> str:
+        """The reason, for the model, why calls of an answer are not run; empty where they are."""
+        if not is_first and self.hands_over(calls[0].call_id):
+            return SUPERSEDED
+        return await self._ask_ahead(turn_id, calls)
+
+    async def _ask_ahead(self, turn_id: TurnId, calls: Sequence[ToolCallPart]) -> str:
+        plan, self._plan = self._plan, None
+        if self.work_ahead is not None and (calls or plan is not None):
+            delegated = [self._delegated[call.call_id] for call in calls if call.call_id in self._delegated]
+            self.not_agreed = await self.work_ahead.before(turn_id, calls, delegated, plan)
+        return self.not_agreed
 
     async def _follow_edits(self, turn_id: TurnId, results: dict[int, ToolResultPart]) -> None:
         changed, self._changed = self._changed, []
@@ -466,7 +512,7 @@ class ToolRunner:
         return tool is not None and not tool.changes_things
 
     def _expect_subagents(self, calls: Sequence[ToolCallPart]) -> None:
-        expected: dict[ToolCallId, JsonObject] = {}
+        expected = self._delegated = dict[ToolCallId, JsonObject]()
         for call in calls:
             # One that cannot be read is answered with the reason when it is its turn.
             with suppress(PatternError):
@@ -733,6 +779,7 @@ class ToolRunner:
         actor = Actor.HUMAN if outcome.origin is Origin.PERSON else Actor.TOOL
         events = [*before, NewEvent(finished, actor, outcome.origin)]
         if outcome.plan is not None:
+            self._plan = outcome.plan
             events.append(NewEvent(PlanUpdated(turn_id, outcome.plan)))
         await self._recorder.record(*events)
         if outcome.changed:
@@ -740,11 +787,12 @@ class ToolRunner:
             self._last_edit = view.call_id
         return ToolResultPart(view.call_id, text, outcome.is_error, outcome.images)
 
-    async def _supersede(self, turn_id: TurnId, call: ToolCallPart) -> ToolResultPart:
-        """Leave out a call that a new message of the user came before."""
+    async def _supersede(self, turn_id: TurnId, call: ToolCallPart, reason: str) -> ToolResultPart:
+        """Leave out a call: a new message of the user came before, or the user does not want the work ahead."""
         view = _unprepared(call, find_tool(call.name, self._tools))
-        shown = (TextContent(SUPERSEDED),)
-        outcome = ToolOutcome(SUPERSEDED, is_error=True, content=shown, failure="tool.superseded")
+        outcome = ToolOutcome(reason, is_error=True, content=(TextContent(reason),), failure="tool.superseded")
+        if self.not_agreed:
+            outcome = replace(outcome, failure="tool.not-agreed")
         return await self._finish(
             turn_id, view, outcome, None, NewEvent(ToolCallStarted(turn_id, view)), interrupted=True
         )

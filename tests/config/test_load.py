@@ -18,6 +18,7 @@ from pattern_acp.config.settings import (
     DelegateSettings,
     FetchSettings,
     Flags,
+    JobSettings,
     LspSettings,
     MemorySettings,
     PolicySettings,
@@ -161,6 +162,9 @@ sessions_days = 30
 turn = 0.5
 session = "5 USD, 2M tokens"
 day = 20
+
+[jobs]
+ask_above = "1 USD"
 """,
     )
     assert [problem.key for problem in loaded.problems] == ["fallback"]  # there is no provider lab
@@ -179,6 +183,7 @@ day = 20
         editor_deadline_seconds=5,
         turn=TurnSettings(1, 2, 3000, 4, 5, 6, "background", 7, 8, 9, 10, 11, 12, "queue", 13),
         budget=BudgetSettings("0.5", "5 USD, 2M tokens", "20"),
+        jobs=JobSettings("1 USD"),
         fetch=FetchSettings(private_addresses=True),
         policy=PolicySettings("require", "host", ("~/.cache", "/var/cache/build"), "ask", remember_mode=True),
         compaction=CompactionSettings("importance", 70, 50),
@@ -270,7 +275,7 @@ blue = 1
             "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], [chat], [claims], [compaction], [definitions], "
-            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [sync], [tasks], [turn], "
+            "[delegate], [fetch], [jobs], [lsp], [memory], [policy], [retention], [search], [sync], [tasks], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",
@@ -281,7 +286,7 @@ blue = 1
             "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
             "[backup], [budget], [chat], [claims], [compaction], [definitions], "
-            "[delegate], [fetch], [lsp], [memory], [policy], [retention], [search], [sync], [tasks], [turn], "
+            "[delegate], [fetch], [jobs], [lsp], [memory], [policy], [retention], [search], [sync], [tasks], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
             "[[hooks]], [checks.NAME], [lsp.NAME]. It is not used.",

@@ -103,6 +103,34 @@ async def test_a_job_that_is_killed_in_a_state_goes_on_from_it(state: str, tmp_p
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.parametrize("state", ["quoted", "working"])
+@pytest.mark.timeout(180)
+async def test_a_job_that_a_turn_was_made_and_that_is_killed_goes_on_from_its_state(state: str, tmp_path: Path):
+    home, folder = tmp_path / "home", tmp_path / "work"
+    folder.mkdir()
+    home.mkdir()
+    (home / "config.toml").write_text('[jobs]\nask_above = "1k tokens"\n', encoding="utf-8")
+    steps = [{"content": "Write the test", "status": "pending"}]
+    plan = [{"tool": "update_plan", "arguments": {"entries": steps}}]
+    permission = never if state == "quoted" else choose("allow_once")
+    launch = Launch(home, ("--mode", "auto"), write_script(tmp_path, [plan, HANGS]), permission=permission)
+    async with running_process(launch) as agent:
+        session = await agent.editor.open_session(str(folder))
+
+        def reached(events: list[Event]) -> bool:
+            if state == "quoted":
+                return any(isinstance(event, JobQuoted) for event in events)
+            return state in states(events)[-1:]
+
+        await killed_when(agent, session, "Write the test", reached)
+    events = await finish(home, folder, session, write_script(tmp_path, [WRITES, DONE]))
+    (receipt,) = receipts(events)
+    assert receipt.outcome == "completed"
+    assert [Path(file.path).name for file in receipt.files] == ["a.py"]
+    checked = run_command_line(home, "jobs", "verify")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 @pytest.mark.timeout(180)
 async def test_a_receipt_is_the_same_on_replay_and_what_is_tampered_with_is_named(tmp_path: Path):
     home, folder = tmp_path / "home", tmp_path / "work"

@@ -72,8 +72,8 @@ class FakeEditor:
         self.recording = RecordingTransport(transport)
         self.capabilities = capabilities or {}
         self.permission = permission or choose("allow_once")
-        self.form: JsonDict = {"action": "decline"}
-        """The answer to every form."""
+        self.form: JsonDict | Callable[[JsonDict], JsonDict] = {"action": "decline"}
+        """The answer to every form, or the function that answers each."""
         self.forms: list[JsonDict] = []
         self.updates: list[JsonDict] = []
         self.asked: list[JsonDict] = []
@@ -186,7 +186,7 @@ class FakeEditor:
 
     async def _fill(self, raw: msgspec.Raw, context: RequestContext) -> JsonDict:
         self.forms.append(self._params(context.method, raw))
-        return self.form
+        return self.form(self.forms[-1]) if callable(self.form) else self.form
 
 
 def leave_unexplained(error: Exception) -> RpcError | None:

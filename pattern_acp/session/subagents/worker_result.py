@@ -189,7 +189,7 @@ class WorkerResult:
         asked = PermissionAsked(self._turn_id, self._call_id, view.title, options)
         await recorder.record(NewEvent(asked, Actor.SYSTEM))
         async with self._asking(view):
-            answer = await self._session.approver.put(UserQuestion(view, _text_of(view), options))
+            answer = await self._session.approver.put(UserQuestion(view, _text_of(view), options, is_closed=True))
             if answer is None:
                 answer = await self._by_buttons(view, options)
             label = next((each for each in sorted(options, key=len, reverse=True) if answer.startswith(each)), "")

@@ -1,0 +1,141 @@
+"""The question about quotes of a job, in a form or with buttons, and what its answer says.
+
+Owns: the options, narrower terms, and the record of question and answer. Must not know: what follows from it.
+"""
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.jobs.errors import JobTermsError
+from pattern_acp.jobs.model import MOST_ROUNDS
+from pattern_acp.jobs.quote import hold_for, hold_text
+from pattern_acp.jobs.showing import price_text, quote_text
+from pattern_acp.jobs.terms import narrowed
+from pattern_acp.journal.events import JobQuoted, PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
+from pattern_acp.journal.job_events import JobHold, JobQuote, JobTerms
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer, UserQuestion
+from pattern_acp.turn.recorder import NewEvent
+
+if TYPE_CHECKING:
+    from pattern_acp.session.session import Session
+
+JOB_CALL = "job_offer"
+"""Name of the call that shows the question."""
+
+NARROW, DECLINE = "Narrow it first", "No, leave it"
+
+
+class JobQuestion(Struct, frozen=True):
+    """A question about quotes, which one of `labels` agrees to, one for each, and one of `refusals` does not."""
+
+    quoted: JobQuoted
+    title: str
+    labels: tuple[str, ...]
+    refusals: tuple[str, ...]
+    """The last is the answer of those who do not answer."""
+    narrow: str = ""
+    """The option that asks for narrower terms; empty for none."""
+    takes_words: bool = False
+    """True where options that the user writes narrow it, too, without such an option."""
+    why: str = ""
+    """The reason for the question, above the quotes."""
+
+
+async def ask_about(session: "Session", question: JobQuestion) -> int | JobTerms | str:
+    """Ask: the number of the quote that the user agrees to, narrower terms, or a refusal.
+
+    Terms that cannot be read, or that are not narrower, are named, and the user is asked again.
+    """
+    quoted, refused = question.quoted, question.refusals[-1]
+    options = (*question.labels, *((question.narrow,) if question.narrow else ()), *question.refusals)
+    turn_id, problem = turn_of(session), question.why
+    for _ in range(MOST_ROUNDS):
+        call_id = ToolCallId(session.constellation.ids.new("call"))
+        shown = TextContent("\n\n".join(part for part in (problem, quote_text(quoted)) if part))
+        call = ToolCallView(call_id, JOB_CALL, question.title, ToolKind.OTHER, {"job": quoted.number}, (), (shown,))
+        asked = PermissionAsked(turn_id, call_id, question.title, options)
+        started = NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM)
+        await session.recorder.record(started, NewEvent(asked, Actor.SYSTEM))
+        answer = await session.approver.put(UserQuestion(call, shown.text, options, is_closed=True))
+        if answer is None:
+            answer = await _by_buttons(session, call, question)
+        result: int | JobTerms | str = refused
+        try:
+            result = await _understood(session, question, call, answer)
+            problem = ""
+        except JobTermsError as error:
+            problem = error.sentence
+        said = (
+            question.labels[result] if isinstance(result, int) else NARROW if isinstance(result, JobTerms) else result
+        )
+        said = problem or said
+        status = ToolCallStatus.FAILED if problem or isinstance(result, str) else ToolCallStatus.COMPLETED
+        ended = ToolCallFinished(turn_id, call_id, status, said, (shown, TextContent(f"**{said}**")))
+        await session.recorder.record(
+            NewEvent(PermissionAnswered(turn_id, call_id, said), Actor.HUMAN, Origin.PERSON),
+            NewEvent(ended, Actor.SYSTEM),
+        )
+        if not problem:
+            return result
+    return refused
+
+
+async def _understood(
+    session: "Session", question: JobQuestion, call: ToolCallView, answer: str
+) -> int | JobTerms | str:
+    """The meaning of an answer.
+
+    Raises:
+        JobTermsError: its terms cannot be read, or are not narrower.
+    """
+    chosen = next((index for index, label in enumerate(question.labels) if answer.startswith(label)), None)
+    wish = answer[answer.index("--") :] if "--" in answer else ""
+    if chosen is None and wish and (question.narrow or question.takes_words):
+        return narrowed(question.quoted.terms, wish)
+    if chosen is None and question.narrow and answer.startswith(question.narrow):
+        return await _narrower(session, question.quoted, call) or question.refusals[-1]
+    refused = next((one for one in question.refusals if answer.startswith(one)), question.refusals[-1])
+    return refused if chosen is None else chosen
+
+
+async def _by_buttons(session: "Session", call: ToolCallView, question: JobQuestion) -> str:
+    """The answer of a client that shows one button of a kind."""
+    kinds = (PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_ALWAYS)
+    names = (*question.labels, *question.refusals[:-1])
+    offered: dict[PermissionAnswer, str] = dict(zip(kinds, names, strict=False))
+    options = [ApprovalOption(kind, label) for kind, label in offered.items()]
+    options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, question.refusals[-1]))
+    return offered.get(await session.approver.ask(ApprovalRequest(call, call.title, tuple(options))), "")
+
+
+async def _narrower(session: "Session", quoted: JobQuoted, call: ToolCallView) -> JobTerms | None:
+    """Narrower terms that the user chooses now; None where they give none.
+
+    Raises:
+        JobTermsError: they cannot be read, or are not narrower.
+    """
+    terms = quoted.terms
+    half = hold_for(terms, quoted.quotes[0])
+    halved = hold_text(
+        JobHold(None if half.tokens is None else half.tokens // 2, half.micro_units and half.micro_units // 2)
+    )
+    text = "Narrow it by which options? For example: --paths tests/** --max 1 USD --check CMD"
+    answer = await session.approver.put(UserQuestion(call, text, (f"--max {halved}", DECLINE), is_closed=True))
+    wish = answer[answer.index("--") :] if answer and "--" in answer else ""
+    return narrowed(terms, wish) if wish else None
+
+
+def label_of(terms: JobTerms, each: JobQuote) -> str:
+    """The words that agree to a quote, as a form shows them, whose answer is compared with them."""
+    most = hold_text(hold_for(terms, each))
+    return one_line(f"{each.persona} with {each.model}: about {price_text(each)}, at most {most}")
+
+
+def turn_of(session: "Session") -> TurnId:
+    """The turn that runs; empty between turns."""
+    return session.memory.turn_id or TurnId("")
