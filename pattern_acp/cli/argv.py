@@ -49,7 +49,9 @@ from pattern_acp.commands.parameters import (
     Value,
     read_values,
 )
+from pattern_acp.config.keys import KEYS, Key
 from pattern_acp.config.settings import Flags
+from pattern_acp.config.values import MODEL, choices_of
 
 _Meant = TypeVar("_Meant")
 
@@ -61,30 +63,14 @@ class HelpShown(Exception):  # noqa: N818 - no fault: help was asked for
     """Carries help, or the version, out of click, which would print it."""
 
 
-SETTINGS = (
-    Parameter("constellation", "the memory to use", metavar="NAME", option="--constellation"),
-    Parameter("persona", "who answers", metavar="NAME", option="--persona"),
-    Parameter("model", "the model that answers", metavar="PROVIDER/MODEL", option="--model"),
-    Parameter(
-        "mode",
-        "what runs without a question in new sessions: ask (reads), edit (reads and edits), plan (reads, and nothing "
-        "else at all), auto (everything inside the directory)",
-        option="--mode",
-        choices=("ask", "edit", "plan", "auto"),
-    ),
-    Parameter(
-        "thinking",
-        "how much the model thinks in new sessions; auto leaves that to its vendor",
-        option="--thinking",
-        choices=("auto", "off", "low", "medium", "high", "max"),
-    ),
-    Parameter(
-        "log_level",
-        "the least serious message that the log file keeps",
-        option="--log-level",
-        choices=("debug", "info", "warning", "error"),
-    ),
-)
+def _flag(key: Key) -> Parameter:
+    about = f"{key.summary[0].lower()}{key.summary[1:-1]}"
+    choices = choices_of(key.rule)
+    metavar = "" if choices else "PROVIDER/MODEL" if key.rule is MODEL else "NAME"
+    return Parameter(key.name, about, metavar=metavar, option=key.flag, choices=choices)
+
+
+SETTINGS = tuple(_flag(key) for key in KEYS if key.flag and "." not in key.name)
 """Flags that every command takes."""
 
 
@@ -367,15 +353,12 @@ def _value(one: Parameter, value: object) -> Value:
 
 
 def _flags(given: Mapping[str, Any]) -> Flags:
-    from pattern_acp.config.keys import KEYS
-
     for key in KEYS:
         value = given.get(key.flag.removeprefix("--").replace("-", "_")) if key.flag else None
         if value is not None and key.rule.check(value) is None:
             # A value typed a moment ago is refused; one from a file or variable only falls back (config/load.py).
             raise click.UsageError(f"{key.flag} must be {key.rule.allowed}.")
-    names = ("model", "constellation", "persona", "mode", "thinking", "log_level", "max_cost")
-    return Flags(**{name: given.get(name) for name in names}, exact_model=bool(given.get("exact_model")))
+    return convert({name: given[name] for name in Flags.__struct_fields__ if name in given}, Flags)
 
 
 def _options(parameters: Sequence[Parameter]) -> list[click.Parameter]:

@@ -6,7 +6,7 @@ declared twice. Must not know: values, or which file is read. Nothing on the way
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
@@ -16,15 +16,13 @@ from pattern_acp.config.keys import KEYS
 from pattern_acp.config.models import MODEL_KEYS
 from pattern_acp.config.programs import CHECK_KEYS, EVENTS, LSP_SERVER_KEYS, MCP_SERVER_KEYS
 from pattern_acp.config.providers import PROVIDER_KEYS
-from pattern_acp.config.values import Rule
+from pattern_acp.config.values import Rule, choices_of
 from pattern_acp.domain.canonical import JsonObject
 
 _Form: TypeAlias = Any
 """A type as pydantic reads it."""
 
-_TOKENS = Annotated[int, Field(gt=0)]
-_DOLLARS = Annotated[float | str, Field()]
-_LEVEL = Literal["off", "low", "medium", "high", "max"]
+_POSITIVE = Annotated[int, Field(gt=0)]
 _TEXTS = list[str]
 _TABLE = dict[str, str]
 
@@ -43,28 +41,6 @@ def _any_case(*words: str) -> _Form:
 
 
 FORMS: Mapping[str, Mapping[str, _Form]] = {
-    "providers": {
-        "wire": Literal["anthropic", "openai", "responses", "gemini"],
-        "headers": _TABLE,
-        "models": _TEXTS,
-        "answer_limit": Literal["max_tokens", "max_completion_tokens"],
-        "usage_on_request": bool,
-        "continues_answers": Literal["prefix", "partial", "continue_final_message"],
-        "host": Literal["vertex", "bedrock"],
-        "oauth": dict[str, str | int | bool],
-    },
-    "models": {
-        "context_window": _TOKENS,
-        "max_output_tokens": _TOKENS,
-        "tools": bool,
-        "images": bool,
-        "thinking": list[_LEVEL],
-        "thinking_level": _any_case("auto", "off", "low", "medium", "high", "max"),
-        "input_price": _DOLLARS,
-        "output_price": _DOLLARS,
-        "cached_price": _DOLLARS,
-        "cache_write_price": _DOLLARS,
-    },
     "mcp_servers": {
         "args": _TEXTS,
         "env": _TABLE,
@@ -77,7 +53,7 @@ FORMS: Mapping[str, Mapping[str, _Form]] = {
         "kind": Literal["formatter", "linter", "test"],
         "when": Literal["after_edit", "on_stop"],
         "feed": Literal["on_failure", "always"],
-        "timeout_seconds": _TOKENS,
+        "timeout_seconds": _POSITIVE,
     },
     "lsp": {"command": _TEXTS, "languages": _TEXTS},
 }
@@ -109,16 +85,16 @@ def config_model() -> type[BaseModel]:
         groups.setdefault(group, {})[name] = (_judged(key.rule) | None, field)
     fields = groups.pop("")
     lsp = _model("lsp", groups.pop("lsp"), _table("lsp", LSP_SERVER_KEYS.items()))
-    for name, members in groups.items():
-        fields[name] = (_model(name, members) | None, None)
+    for name, group in groups.items():
+        fields[name] = (_model(name, group) | None, None)
     fields["lsp"] = (lsp | _any_case("on", "off") | bool | None, Field(default=None, description="Language servers."))
-    for name, keys in (
-        ("providers", ((name, each.allowed) for name, each in PROVIDER_KEYS.items())),
-        ("models", ((name, each.about) for name, each in MODEL_KEYS.items())),
-        ("mcp_servers", MCP_SERVER_KEYS.items()),
-        ("checks", CHECK_KEYS.items()),
-    ):
-        fields[name] = (dict[str, _table(name, keys)] | None, None)
+    for name, known in (("providers", PROVIDER_KEYS), ("models", MODEL_KEYS)):
+        judged = {
+            key: (_judged(each.rule) | None, Field(default=None, description=each.about)) for key, each in known.items()
+        }
+        fields[name] = (dict[str, _model(f"{name}_entry", judged)] | None, None)
+    for name, keys in (("mcp_servers", MCP_SERVER_KEYS), ("checks", CHECK_KEYS)):
+        fields[name] = (dict[str, _table(name, keys.items())] | None, None)
     fields["hooks"] = (list[_Hook] | None, None)
     return _model("config", fields)
 
@@ -142,8 +118,8 @@ def _judged(rule: Rule) -> _Form:
         return value
 
     form = Annotated[rule.form, Field(ge=rule.bounds[0], le=rule.bounds[1])] if rule.bounds else rule.form
-    if get_origin(rule.form) is Literal:
-        form = _any_case(*get_args(rule.form))
+    if words := choices_of(rule):
+        form = _any_case(*words)
     return Annotated[form, AfterValidator(judge)]
 
 

@@ -100,7 +100,8 @@ KEYS: tuple[Key, ...] = (
     Key("persona", "Who answers.", FILE_NAME, flag="--persona"),
     Key(
         "mode",
-        "What runs without a question in a new session.",
+        "What runs without a question in a new session: ask (reads), edit (reads and edits), plan (reads, and nothing "
+        "else at all), auto (everything inside the directory).",
         choice("ask", "edit", "plan", "auto"),
         ProjectRule.NARROWER,
         variable="PATTERN_ACP_MODE",

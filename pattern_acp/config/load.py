@@ -244,7 +244,7 @@ def _from_file(resolution: _Resolution, key: Key, file: TomlFile, below: _Found)
     holder = file.table.get(table) if table else file.table
     if not is_table(holder) or name not in holder:
         return below
-    value = key.rule.check(holder[name])
+    value: Value | None = key.rule.check(holder[name])
     if value is None:
         sentence = f"it must be {key.rule.allowed}{_but_is(key, holder[name])}; {_using(key, below)}."
         resolution.problems.append(file.problem(key.name, sentence))
@@ -280,7 +280,7 @@ def _from_text(resolution: _Resolution, key: Key, raw: str | None, source: str, 
     """The value of a variable or flag, which always comes as text; empty means that it is not set."""
     if not raw:
         return below
-    value = key.rule.check(raw.strip())
+    value: Value | None = key.rule.check(raw.strip())
     if value is None:
         sentence = f"it must be {key.rule.allowed}{_but_is(key, raw)}; {_using(key, below)}."
         resolution.problems.append(Problem(source, None, key.name, sentence))

@@ -4,16 +4,16 @@ Owns: their keys. Must not know: what else is known of a model (providers/catalo
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import cast
+from typing import Literal, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import ModelSettings
 from pattern_acp.config.toml_file import EffectiveValue, Problem, TomlFile, is_table
-from pattern_acp.config.values import but_is
+from pattern_acp.config.values import YES_OR_NO, Rule, but_is, choice, number
 
 TABLE = "models"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}/\S{1,200}")
@@ -25,10 +25,9 @@ _LEVELS = ("off", "low", "medium", "high", "max")
 class ModelKey(Struct, frozen=True):
     """One key of such a table."""
 
-    allowed: str
     about: str
-    read: Callable[[object], object]
-    """The value of the field of the same name in `ModelSettings`; None for what cannot be used."""
+    rule: Rule
+    """The value of the field of the same name in `ModelSettings`."""
 
 
 def read_models(
@@ -71,17 +70,11 @@ def _read_key(before: ModelSettings, file: TomlFile, name: str, key: str, value:
     if known is None:
         sentence = f"there is no such key; allowed are {', '.join(MODEL_KEYS)}. It is not used."
         return Problem(file.path, line, place, sentence)
-    used = known.read(value)
+    used = known.rule.check(value)
     if used is None:
-        sentence = f"it must be {known.allowed}{but_is(value, known.allowed)}; it is not used."
+        sentence = f"it must be {known.rule.allowed}{but_is(value, known.rule.allowed)}; it is not used."
         return Problem(file.path, line, place, sentence)
     return replace(before, **{key: used})
-
-
-def _tokens(raw: object) -> int | None:
-    if isinstance(raw, bool) or not isinstance(raw, int):
-        return None
-    return raw if 0 < raw <= _MOST_TOKENS else None
 
 
 def _price(raw: object) -> int | None:
@@ -95,19 +88,10 @@ def _price(raw: object) -> int | None:
     return round(dollars * 1_000_000) if dollars.is_finite() and 0 <= dollars <= _MOST_DOLLARS else None
 
 
-def _flag(raw: object) -> bool | None:
-    return raw if isinstance(raw, bool) else None
-
-
 def _levels(raw: object) -> tuple[str, ...] | None:
     levels = cast("list[object]", raw) if isinstance(raw, list) else [None]
     known = all(isinstance(level, str) and level in _LEVELS for level in levels)
     return tuple(level for level in _LEVELS if level in levels) if known else None
-
-
-def _level(raw: object) -> str | None:
-    level = raw.strip().lower() if isinstance(raw, str) else ""
-    return level if level in ("auto", *_LEVELS) else None
 
 
 def _shown(value: object) -> str:
@@ -116,27 +100,26 @@ def _shown(value: object) -> str:
     return ", ".join(str(item) for item in cast("list[object]", value)) if isinstance(value, list) else str(value)
 
 
-_TOKENS_WORDS = f"a whole number from 1 to {_MOST_TOKENS:,}"
-_PRICE_WORDS = "a number of US dollars from 0 on"
+_TOKENS = Rule(
+    f"a whole number from 1 to {_MOST_TOKENS:,}", number(1, _MOST_TOKENS).check, int, bounds=(1, _MOST_TOKENS)
+)
+_PRICE = Rule("a number of US dollars from 0 on", _price, float | str)
 
 MODEL_KEYS: Mapping[str, ModelKey] = {
-    "context_window": ModelKey(_TOKENS_WORDS, "Tokens that a request and its answer may have together.", _tokens),
-    "max_output_tokens": ModelKey(_TOKENS_WORDS, "Tokens that the model can write at most.", _tokens),
-    "tools": ModelKey("true or false", "Whether it has native tool calls; without, it writes them as text.", _flag),
-    "images": ModelKey("true or false", "Whether it sees images.", _flag),
+    "context_window": ModelKey("Tokens that a request and its answer may have together.", _TOKENS),
+    "max_output_tokens": ModelKey("Tokens that the model can write at most.", _TOKENS),
+    "tools": ModelKey("Whether it has native tool calls; without, it writes them as text.", YES_OR_NO),
+    "images": ModelKey("Whether it sees images.", YES_OR_NO),
     "thinking": ModelKey(
-        "a list of off, low, medium, high, max", "How much it can be asked to think; empty: not at all.", _levels
+        "How much it can be asked to think; empty: not at all.",
+        Rule("a list of off, low, medium, high, max", _levels, list[Literal[_LEVELS]]),
     ),
     "thinking_level": ModelKey(
-        "one of auto, off, low, medium, high, max",
-        "How much it thinks in new sessions, instead of `thinking` outside this table.",
-        _level,
+        "How much it thinks in new sessions, instead of `thinking` outside this table.", choice("auto", *_LEVELS)
     ),
-    "input_price": ModelKey(_PRICE_WORDS, "US dollars a million tokens of the prompt.", _price),
-    "output_price": ModelKey(_PRICE_WORDS, "US dollars a million tokens of the answer.", _price),
-    "cached_price": ModelKey(_PRICE_WORDS, "The same for tokens from the cache; `input_price` without.", _price),
-    "cache_write_price": ModelKey(
-        _PRICE_WORDS, "The same for tokens written to the cache; `input_price` without.", _price
-    ),
+    "input_price": ModelKey("US dollars a million tokens of the prompt.", _PRICE),
+    "output_price": ModelKey("US dollars a million tokens of the answer.", _PRICE),
+    "cached_price": ModelKey("The same for tokens from the cache; `input_price` without.", _PRICE),
+    "cache_write_price": ModelKey("The same for tokens written to the cache; `input_price` without.", _PRICE),
 }
 """The keys of a table, in the order in which they are described."""

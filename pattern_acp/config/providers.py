@@ -17,7 +17,7 @@ from pattern_acp.config.oauth import BUILT_IN as BUILT_IN_OAUTH
 from pattern_acp.config.oauth import read_oauth, wrong_oauth
 from pattern_acp.config.settings import CONTINUING, Host, ProviderSettings, Quirks, Secret, Wire
 from pattern_acp.config.toml_file import EffectiveValue, Problem, TomlFile, is_table
-from pattern_acp.config.values import but_is
+from pattern_acp.config.values import YES_OR_NO, Rule, but_is, choice, matching
 from pattern_acp.domain.late_pattern import late_pattern
 
 _CONTINUES_FINAL = Quirks(continues_answers="continue_final_message")
@@ -156,24 +156,6 @@ def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((value for name in names if (value := environ.get(name, "").strip())), "")
 
 
-def _set_host(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
-    """`provider` at the cloud that config.toml names; None when it is none."""
-    for host in _HOSTS:
-        if raw == host:
-            return replace(provider, host=host)
-    return None
-
-
-def _set_region(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
-    """`provider` in the region that config.toml names; None when it cannot be one."""
-    return replace(provider, region=raw) if isinstance(raw, str) and _REGION.fullmatch(raw) else None
-
-
-def _set_project(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
-    """`provider` with the project that config.toml names; None when it cannot be one."""
-    return replace(provider, project=raw) if isinstance(raw, str) and _PROJECT.fullmatch(raw) else None
-
-
 _MASK = str(Secret(""))
 SCRIPT_VARIABLE = "PATTERN_ACP_SCRIPT"
 _OLLAMA_PORT = 11434
@@ -299,18 +281,18 @@ def _read_field(
     collected: _Collected, user: TomlFile, provider: ProviderSettings, field_name: str, raw: object
 ) -> ProviderSettings:
     key = f"providers.{provider.name}.{field_name}"
-    reader = PROVIDER_KEYS.get(field_name)
-    if reader is None:
+    known = PROVIDER_KEYS.get(field_name)
+    if known is None:
         allowed = ", ".join(PROVIDER_KEYS)
         collected.problems.append(user.problem(key, f"there is no such key; allowed are {allowed}. It is not used."))
         return provider
-    changed = reader.apply(provider, raw)
+    changed = _changed(provider, field_name, known, raw)
     if changed is None:
-        why = reader.why(raw) or f"it must be {reader.allowed}{but_is(raw, reader.allowed)}"
-        sentence = f"{why}; {reader.instead}."
+        why = known.why(raw) or f"it must be {known.rule.allowed}{but_is(raw, known.rule.allowed)}"
+        sentence = f"{why}; {known.instead}."
         collected.problems.append(user.problem(key, sentence))
         return provider
-    collected.set(key, reader.show(raw), user.place_of(key))
+    collected.set(key, known.show(raw), user.place_of(key))
     return changed
 
 
@@ -408,57 +390,32 @@ def show_url(url: str) -> str:
     return url.replace(parts.netloc, f"{_MASK}@{parts.netloc.rpartition('@')[2]}", 1)
 
 
-class _Field(Struct, frozen=True):
+class ProviderKey(Struct, frozen=True):
     """One key of a provider's table."""
 
-    allowed: str
-    apply: Callable[[ProviderSettings, object], ProviderSettings | None]
+    about: str
+    """Markdown, for the reference."""
+    rule: Rule
     show: Callable[[object], str] = str
     why: Callable[[object], str] = lambda _: ""
     """The key that is wrong inside a table; empty when it is the whole."""
     instead: str = "the default is used"
+    with_it: Mapping[str, bool] = {}
+    """The fields that change with it."""
 
 
-def _set_wire(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
-    for wire in _TABLE_WIRES:
-        if raw == wire:
-            return replace(provider, wire=wire)
-    return None
-
-
-def _set_base_url(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
-    url = normal_base_url(raw)
-    # Another server than the preset's: whether it wants a key is for it to say.
-    return None if url is None else replace(provider, base_url=url, needs_key=False)
-
-
-def _set_api_key_env(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
-    # A key pasted here by mistake is no variable's name in most forms, and is refused without being shown.
-    is_variable = isinstance(raw, str) and _VARIABLE.fullmatch(raw) is not None
-    if not is_variable or not isinstance(raw, str):
+def _changed(provider: ProviderSettings, name: str, key: ProviderKey, raw: object) -> ProviderSettings | None:
+    """`provider` with what its table says; None when that cannot be used."""
+    value = read_oauth(raw, provider.oauth) if name == "oauth" else key.rule.check(raw)
+    if value is None:
         return None
-    return replace(provider, api_key_env=raw, key_variable_named=True)
-
-
-def _set_oauth(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
-    oauth = read_oauth(raw, provider.oauth)
-    return None if oauth is None else replace(provider, oauth=oauth)
+    if name in Quirks.__struct_fields__:
+        return replace(provider, quirks=replace(provider.quirks, **{name: value}))
+    return replace(provider, **{name: value}, **key.with_it)
 
 
 def _show_oauth(raw: object) -> str:
     return str(raw.get("authorization_url") or raw.get("device_url") or "set") if is_table(raw) else ""
-
-
-def _set_headers(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
-    if not is_table(raw):
-        return None
-    headers: dict[str, str] = {}
-    for name, value in raw.items():
-        if not isinstance(value, str) or not _HEADER_NAME.fullmatch(name) or not _is_header_value(value):
-            return None
-        headers[name] = value
-    # One of them may be what says who asks.
-    return replace(provider, headers=headers, needs_key=False)
 
 
 def wrong_header(raw: object) -> str:
@@ -475,31 +432,19 @@ def _is_header_value(value: str) -> bool:
     return value.isascii() and value.isprintable()
 
 
-def _set_models(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
+def _headers(raw: object) -> Mapping[str, str] | None:
+    return {name: str(value) for name, value in raw.items()} if is_table(raw) and not wrong_header(raw) else None
+
+
+def _models(raw: object) -> tuple[str, ...] | None:
     if not _is_list(raw):
         return None
     models = tuple(item for item in raw if isinstance(item, str) and item.strip())
-    return replace(provider, models=models) if len(models) == len(raw) else None
+    return models if len(models) == len(raw) else None
 
 
 def _is_list(raw: object) -> TypeGuard[list[object]]:
     return isinstance(raw, list)
-
-
-def _set_answer_limit(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
-    if raw not in ("max_tokens", "max_completion_tokens"):
-        return None
-    return replace(provider, quirks=replace(provider.quirks, answer_limit=str(raw)))
-
-
-def _set_usage_on_request(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
-    return replace(provider, quirks=replace(provider.quirks, usage_on_request=raw)) if isinstance(raw, bool) else None
-
-
-def _set_continues_answers(provider: ProviderSettings, raw: object) -> ProviderSettings | None:
-    if raw not in CONTINUING:
-        return None
-    return replace(provider, quirks=replace(provider.quirks, continues_answers=str(raw)))
 
 
 def _show_headers(raw: object) -> str:
@@ -510,22 +455,69 @@ def _show_models(raw: object) -> str:
     return ", ".join(str(item) for item in raw) if _is_list(raw) else ""
 
 
-PROVIDER_KEYS: Mapping[str, _Field] = {
-    "wire": _Field("one of anthropic, openai, responses, gemini", _set_wire),
-    "base_url": _Field(
-        "an http:// or https:// URL with a host, and without query and fragment",
-        _set_base_url,
+PROVIDER_KEYS: Mapping[str, ProviderKey] = {
+    "wire": ProviderKey(
+        "`openai` (Chat Completions, the default), `responses`, `anthropic` or `gemini`: what the server speaks.",
+        choice(*_TABLE_WIRES),
+    ),
+    "base_url": ProviderKey(
+        "Where it is, without the wire's own path: `https://api.example.com/v1` for `openai`. Required.",
+        Rule("an http:// or https:// URL with a host, and without query and fragment", normal_base_url),
         lambda raw: show_url(str(raw)),
         instead="the provider is left out",
+        # Another server than the preset's: whether it wants a key is for it to say.
+        with_it={"needs_key": False},
     ),
-    "api_key_env": _Field("the name of the environment variable that holds the key", _set_api_key_env),
-    "headers": _Field("a table of text, printable and ASCII", _set_headers, _show_headers, wrong_header),
-    "models": _Field("a list of text", _set_models, _show_models),
-    "answer_limit": _Field("one of max_tokens, max_completion_tokens", _set_answer_limit),
-    "usage_on_request": _Field("true or false", _set_usage_on_request),
-    "continues_answers": _Field(f"one of {', '.join(CONTINUING)}", _set_continues_answers),
-    "host": _Field(f"one of {', '.join(_HOSTS)}", _set_host),
-    "region": _Field("a region, such as europe-west1", _set_region, instead="the usual one is taken"),
-    "project": _Field("the id of a project", _set_project, instead="the one of the credentials is taken"),
-    "oauth": _Field(OAUTH_ALLOWED, _set_oauth, _show_oauth, wrong_oauth),
+    "api_key_env": ProviderKey(
+        "The variable that holds the key. The key itself is never in a file of ours.",
+        # A key pasted here by mistake is no variable's name in most forms, and is refused without being shown.
+        matching(_VARIABLE, "the name of the environment variable that holds the key"),
+        with_it={"key_variable_named": True},
+    ),
+    "headers": ProviderKey(
+        "A table of headers to send with every request.",
+        Rule("a table of text, printable and ASCII", _headers, dict[str, str]),
+        _show_headers,
+        wrong_header,
+        # One of them may be what says who asks.
+        with_it={"needs_key": False},
+    ),
+    "models": ProviderKey(
+        "The models to offer; without it the server's own list is asked, once a day.",
+        Rule("a list of text", _models, list[str]),
+        _show_models,
+    ),
+    "answer_limit": ProviderKey(
+        "The field that limits an answer: `max_tokens` (the default) or `max_completion_tokens`.",
+        choice("max_tokens", "max_completion_tokens"),
+    ),
+    "usage_on_request": ProviderKey(
+        "`false` for a server that refuses `stream_options`; it is `true` otherwise.", YES_OR_NO
+    ),
+    "continues_answers": ProviderKey(
+        "How the server continues an answer that broke off: `prefix` (as Mistral), `partial` (Moonshot) or "
+        "`continue_final_message` (vLLM, llama.cpp). Default: it is asked in words to continue.",
+        choice(*CONTINUING),
+    ),
+    "host": ProviderKey(
+        "Whose cloud serves the models of the wire `anthropic`: `vertex` or `bedrock` (docs/reference/providers.md).",
+        choice(*_HOSTS),
+    ),
+    "region": ProviderKey(
+        "The region of that cloud; without it the variable of the cloud counts.",
+        matching(_REGION, "a region, such as europe-west1"),
+        instead="the usual one is taken",
+    ),
+    "project": ProviderKey(
+        "The project at Google; without it `GOOGLE_CLOUD_PROJECT`, or the one of the credentials.",
+        matching(_PROJECT, "the id of a project"),
+        instead="the one of the credentials is taken",
+    ),
+    "oauth": ProviderKey(
+        "A table: how `pattern-acp auth login` signs in (docs/reference/providers.md).",
+        Rule(OAUTH_ALLOWED, lambda raw: read_oauth(raw, None), dict[str, str | int | bool]),
+        _show_oauth,
+        wrong_oauth,
+    ),
 }
+"""The keys of a table, in the order in which they are described."""

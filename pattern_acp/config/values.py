@@ -5,7 +5,7 @@ Owns: the rules that config/keys.py names, each with the words for it. Must not 
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args, get_origin
 
 from msgspec import Struct
 
@@ -27,8 +27,8 @@ class Rule(Struct, frozen=True):
 
     allowed: str
     """The words for error sentences: completes "it must be …"."""
-    check: Callable[[object], Value | None]
-    """The value when it is allowed, otherwise None."""
+    check: Callable[[object], Any]
+    """The value when it is allowed, otherwise None: a `Value`, or what a table of the user's own names has."""
     form: object = str
     """The type of what may be written, for the schema of the file (cli/config_schema.py)."""
     bounds: tuple[int, int] | None = None
@@ -43,6 +43,11 @@ def choice(*words: str) -> Rule:
         return text if text in words else None
 
     return Rule(f"one of {', '.join(words)}", check, Literal[words])
+
+
+def choices_of(rule: Rule) -> tuple[str, ...]:
+    """The words of a choice; empty for another rule."""
+    return get_args(rule.form) if get_origin(rule.form) is Literal else ()
 
 
 def _web_address(raw: object) -> Value | None:
@@ -95,6 +100,11 @@ def _embedder(raw: object) -> Value | None:
     if not isinstance(raw, str) or len(raw) > 200:
         return None
     return raw if raw in {"auto", "hash", "distilled", "minilm"} or _EMBEDDER.fullmatch(raw) else None
+
+
+def matching(pattern: re.Pattern[str], allowed: str) -> Rule:
+    """Text of one form."""
+    return Rule(allowed, lambda raw: raw if isinstance(raw, str) and pattern.fullmatch(raw) else None)
 
 
 def _boolean(raw: object) -> Value | None:

@@ -8,9 +8,7 @@ from pydantic import ValidationError
 from pattern_acp.cli.config_schema import FORMS, config_model, config_schema
 from pattern_acp.cli.main import run
 from pattern_acp.config.keys import KEYS
-from pattern_acp.config.models import MODEL_KEYS
 from pattern_acp.config.programs import CHECK_KEYS, LSP_SERVER_KEYS, MCP_SERVER_KEYS
-from pattern_acp.config.providers import PROVIDER_KEYS
 
 FULL = """
 model = "anthropic/claude-sonnet-4-5"
@@ -110,8 +108,6 @@ def test_every_setting_is_in_the_schema_with_its_summary():
 
 def test_forms_are_of_keys_that_the_readers_know():
     readers = {
-        "providers": PROVIDER_KEYS,
-        "models": MODEL_KEYS,
         "mcp_servers": MCP_SERVER_KEYS,
         "checks": CHECK_KEYS,
         "lsp": LSP_SERVER_KEYS,
