@@ -18,7 +18,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.vectors import EXACT_ENTRIES
+from pattern_acp.memory.vectors import EXACT_ENTRIES, Extent
 from pattern_acp.memory.words import match_any_of, match_expression
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -90,12 +90,12 @@ class Visible(Struct, frozen=True):
     """The passages that may be found, and how many those are as far as it matters (`EXACT_ENTRIES`)."""
 
     filters: Filters
-    count: int
+    extent: Extent
 
     @property
     def few(self) -> bool:
         """True when so few are visible that each of them may be scored."""
-        return self.count <= EXACT_ENTRIES
+        return self.extent.count <= EXACT_ENTRIES
 
 
 def occurring(tx: Transaction, terms: Sequence[str], effort: Effort = USUAL) -> Occurring:
@@ -170,4 +170,5 @@ def _matches(tx: Transaction, match: str, visible: Visible, count: int, *, after
                 return rows
             if len(rows) * LOOKED_AT[-1] < count * looked_at:
                 break  # Too few are likely among more of them, too.
-    return tx.all(_QUERIES["search_visible"], asked)
+    extent = visible.extent
+    return tx.all(_QUERIES["search_visible"], {**asked, "first": extent.first, "last": extent.last})

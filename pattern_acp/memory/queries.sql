@@ -430,13 +430,24 @@ WHERE source = :source AND kind IN ('user', 'assistant', 'call') AND last_seq <=
 DELETE FROM search_entries
 WHERE source = :source;
 
+-- part: owned
+-- Whose a passage `e` is that may be found, and its kind.
+e.owner IN (SELECT value FROM json_each(:owners)) AND e.kind IN (SELECT value FROM json_each(:kinds));
+
+-- part: asked_for
+-- The time and the one session of a passage `e` that may be found.
+e.at_ms BETWEEN :since_ms AND :until_ms AND (:session = '' OR e.source = :session);
+
 -- part: visible
 -- Whether a passage `e` may be found: whose it is, its kind, its time and its session.
-e.owner IN (SELECT value FROM json_each(:owners))
-    AND e.kind IN (SELECT value FROM json_each(:kinds))
-    AND e.at_ms BETWEEN :since_ms AND :until_ms
-    AND (:session = '' OR e.source = :session)
-    AND e.source <> :excluded;
+{owned} AND {asked_for} AND e.source <> :excluded;
+
+-- part: all_visible
+-- All passages `e` that may be found. In two parts, so that the index steps over the session that is left out, however
+-- long that has become.
+SELECT e.id FROM search_entries AS e WHERE {owned} AND {asked_for} AND e.source < :excluded
+    UNION ALL
+    SELECT e.id FROM search_entries AS e WHERE {owned} AND {asked_for} AND e.source > :excluded;
 
 -- part: score
 -- BM25 with the split identifiers at a lower weight, as if each word were asked for once. By `rank` the order would be
@@ -461,16 +472,15 @@ ORDER BY best.score, e.id DESC
 LIMIT :candidates;
 
 -- name: search_visible
--- The passages that match best of the visible ones: for when most of the index is not visible. The visible ones are
--- gathered first, and looked up there (`+` keeps the word index from being asked once for each of them).
+-- The passages that match best of the visible ones, all of which are between two entries: for when most of the index is
+-- not visible. The visible ones are gathered first, and looked up there (`+` keeps the word index from being asked once
+-- for each of them).
 WITH chosen AS MATERIALIZED (
-    SELECT e.id
-    FROM search_entries AS e
-    WHERE {visible}
+    {all_visible}
 ), best AS MATERIALIZED (
     SELECT rowid AS entry, {score} AS score
     FROM search_fts
-    WHERE search_fts MATCH :match AND +rowid IN (SELECT id FROM chosen)
+    WHERE search_fts MATCH :match AND rowid BETWEEN :first AND :last AND +rowid IN (SELECT id FROM chosen)
     ORDER BY score, rowid DESC
     LIMIT :candidates
 )
@@ -511,10 +521,10 @@ WHERE {visible}
     AND e.source IN (SELECT value FROM json_each(:sources));
 
 -- name: messages_with
--- The visible messages that have each of a JSON list of terms, with the number of the term.
+-- The visible messages between two entries that have each of a JSON list of terms, with the number of the term.
 SELECT e.id, e.kind, e.source, e.item, e.at_ms, term.key
 FROM json_each(:terms) AS term
-CROSS JOIN search_fts AS f ON f.search_fts MATCH term.value
+CROSS JOIN search_fts AS f ON f.search_fts MATCH term.value AND f.rowid BETWEEN :first AND :last
 CROSS JOIN search_entries AS e ON e.id = f.rowid
 WHERE {visible}
     AND e.kind IN (SELECT value FROM json_each(:messages));
@@ -523,7 +533,7 @@ WHERE {visible}
 -- Those of a JSON list of entries that have each of a list of terms, behind the number of the term.
 SELECT term.key, f.rowid
 FROM json_each(:terms) AS term
-CROSS JOIN search_fts AS f ON f.search_fts MATCH term.value
+CROSS JOIN search_fts AS f ON f.search_fts MATCH term.value AND f.rowid BETWEEN :first AND :last
 WHERE +f.rowid IN (SELECT value FROM json_each(:entries));
 
 -- name: messages_between
@@ -728,30 +738,32 @@ SELECT portion, owner, stamp FROM vector_codes WHERE model = :model ORDER BY por
 -- The codes of one owner's entries in a portion.
 SELECT entries, codes FROM vector_codes WHERE model = :model AND portion = :portion AND owner = :owner;
 
--- name: count_visible
--- How many passages are visible, up to a number.
-SELECT count(*) FROM (
-    SELECT 1
-    FROM search_entries AS e
-    WHERE {visible}
+-- name: visible_extent
+-- How many passages are visible, up to a number, with the first and the last of those.
+SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0) FROM (
+    {all_visible}
     LIMIT :at_most
 );
 
 -- name: reaches_visible
 -- Whether at least so many passages are visible for sure, where no time and no single session is asked for: the index is
--- enough for that, and of the session that is left out no more than all its passages can be missing.
-SELECT 1
-FROM search_entries AS e
-WHERE e.owner IN (SELECT value FROM json_each(:owners)) AND e.kind IN (SELECT value FROM json_each(:kinds))
-LIMIT 1 OFFSET :at_most - 1 + (SELECT count(*) FROM search_entries WHERE source = :excluded);
+-- enough for that.
+SELECT 1 FROM (
+    SELECT 1 FROM search_entries AS e WHERE {owned} AND e.source < :excluded
+    UNION ALL
+    SELECT 1 FROM search_entries AS e WHERE {owned} AND e.source > :excluded
+)
+LIMIT 1 OFFSET :at_most - 1;
 
 -- name: nearest_of_all
 -- The visible passages nearest to a vector, by comparing every one. One without a direction is like nothing.
+WITH chosen AS MATERIALIZED (
+    {all_visible}
+)
 SELECT e.id, ifnull(vec_distance_cosine(v.vector, :vector), 1.0) AS distance
-FROM search_entries AS e
+FROM chosen AS e
 CROSS JOIN vectors AS v ON v.entry = e.id AND v.model = :model
-WHERE {visible}
-    AND length(v.vector) = :size
+WHERE length(v.vector) = :size
 ORDER BY distance, e.id DESC
 LIMIT :count;
 

@@ -35,7 +35,7 @@ from pattern_acp.memory.turns import (
     weight_of,
     window_scores,
 )
-from pattern_acp.memory.vectors import EXACT_ENTRIES, QueryVector, count_visible, meanings, nearest
+from pattern_acp.memory.vectors import EXACT_ENTRIES, QueryVector, extent_of, meanings, nearest
 from pattern_acp.memory.words import match_expression, names_identifier, query_terms, split_identifiers, with_forms
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -608,14 +608,16 @@ def retrieve_candidates(
     zone: tzinfo | None = None,
 ) -> tuple[Candidate, ...]:
     """The candidates for the words, for the vector of the query where there is one, and for the days it names."""
-    visible = Visible(filters, count_visible(tx, filters, EXACT_ENTRIES + 1))
+    visible = Visible(filters, extent_of(tx, filters, EXACT_ENTRIES + 1))
+    if not visible.extent.count:
+        return ()
     hits = {columns.integer(row[0]): row for row in best_by_words(tx, words, visible, CANDIDATES)}
-    alike = {} if query is None else dict(nearest(tx, query, filters, visible=visible.count, count=CANDIDATES))
+    alike = {} if query is None else dict(nearest(tx, query, filters, visible=visible.extent.count, count=CANDIDATES))
     near = {} if query is None else _by_meaning(tx, query, alike, hits.keys())
     known = hits | near
     middles = [*list(hits.values())[:NEIGHBOURED], *list(near.values())[:NEIGHBOURED]]
     if not _MESSAGES.isdisjoint(filters.kinds):
-        middles += _in_windows(tx, words, filters)
+        middles += _in_windows(tx, words, visible)
         if asked is not None and asked.days:
             known |= _of_days(tx, asked, filters, zone)
     known |= _neighbours(tx, middles, filters)
@@ -628,12 +630,18 @@ def retrieve_candidates(
 _MESSAGES = frozenset({"user", "assistant"})
 
 
-def _in_windows(tx: Transaction, words: Occurring, filters: Filters) -> list[Row]:
+def _in_windows(tx: Transaction, words: Occurring, visible: Visible) -> list[Row]:
     """Messages that have a rare word, in whose windows there are most of them."""
     rare = words.split(OCCURRENCES)[0]
     if len(rare) < 2:
         return []
-    asked = {**filters.params(), "terms": _as_asked(rare), "messages": json.dumps(sorted(_MESSAGES))}
+    asked: dict[str, SqlValue] = {
+        **visible.filters.params(),
+        "terms": _as_asked(rare),
+        "messages": json.dumps(sorted(_MESSAGES)),
+        "first": visible.extent.first,
+        "last": visible.extent.last,
+    }
     rows: dict[int, Row] = {}
     matches: dict[str, set[int]] = {}
     for row in tx.all(_QUERIES["messages_with"], asked):
@@ -674,11 +682,15 @@ def _with_windows(tx: Transaction, found: list[Candidate], words: Occurring) -> 
     scoring = words.telling(passages).counts
     if not messages or not scoring:
         return found
-    entries = json.dumps([one.entry for one in messages])
+    entries = [one.entry for one in messages]
+    among: dict[str, SqlValue] = {
+        "terms": _as_asked([word for word, _ in scoring]),
+        "entries": json.dumps(entries),
+        "first": min(entries),
+        "last": max(entries),
+    }
     matches: dict[str, set[int]] = {}
-    for row in tx.all(
-        _QUERIES["matches_among"], {"terms": _as_asked([word for word, _ in scoring]), "entries": entries}
-    ):
+    for row in tx.all(_QUERIES["matches_among"], among):
         matches.setdefault(scoring[columns.integer(row[0])][0], set()).add(columns.integer(row[1]))
     scores = window_scores(_places(messages), matches, dict(scoring), passages)
     by_entry = {one.entry: score for one, score in zip(messages, scores, strict=True)}

@@ -41,6 +41,8 @@ COMPARED = 300
 _MORE = 8
 """Times as many, each time that too few were visible."""
 
+_LAST_ENTRY = (1 << 63) - 1
+
 _LARGEST = 8_192
 """Dimensions of a vector that can have a code at most; sqlite-vec's own limit."""
 
@@ -116,6 +118,14 @@ class QueryVector(Struct, frozen=True):
     table: VectorTable
     model: EmbeddingModel
     vector: Vector
+
+
+class Extent(Struct, frozen=True):
+    """The number of visible entries, with the first and the last that may be one: a session's own are the newest."""
+
+    count: int
+    first: int = 0
+    last: int = _LAST_ENTRY
 
 
 class QueuedText(Struct, frozen=True):
@@ -223,11 +233,13 @@ def mend_codes(tx: Transaction, table: VectorTable, limit: int) -> None:
 
 
 def _keeps_codes(tx: Transaction, table: VectorTable) -> bool:
-    if not table.has_extension:
-        return False
+    return table.has_extension and _newest_entry(tx) > table.coded_entries
+
+
+def _newest_entry(tx: Transaction) -> int:
     # Entries are numbered from 1, so there are never more of them than this.
     row = tx.one(_QUERIES["newest_entry"])
-    return columns.integer(row[0]) > table.coded_entries if row else False
+    return columns.integer(row[0]) if row else 0
 
 
 def drop_stale_codes(tx: Transaction) -> int:
@@ -242,13 +254,20 @@ def drop_stale_codes(tx: Transaction) -> int:
     return len(stale)
 
 
+def extent_of(tx: Transaction, filters: Filters, at_most: int) -> Extent:
+    """The number of visible entries, counted no further than `at_most`, and between which entries they are."""
+    asked: dict[str, SqlValue] = {**filters.params(), "at_most": at_most}
+    may_reach = not filters.narrows and _newest_entry(tx) >= at_most
+    if may_reach and tx.one(_QUERIES["reaches_visible"], asked) is not None:
+        return Extent(at_most)
+    (row,) = tx.all(_QUERIES["visible_extent"], asked)
+    count, first, last = map(columns.integer, row)
+    return Extent(count, first, last) if count < at_most else Extent(count)
+
+
 def count_visible(tx: Transaction, filters: Filters, at_most: int) -> int:
     """The number of entries that are visible; counts no further than `at_most`."""
-    asked: dict[str, SqlValue] = {**filters.params(), "at_most": at_most}
-    if not filters.narrows and tx.one(_QUERIES["reaches_visible"], asked) is not None:
-        return at_most
-    row = tx.one(_QUERIES["count_visible"], asked)
-    return columns.integer(row[0]) if row else 0
+    return extent_of(tx, filters, at_most).count
 
 
 def nearest(

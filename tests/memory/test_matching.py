@@ -16,14 +16,14 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.matching import USUAL, Effort, Occurring, Visible, best_by_words, occurring
 from pattern_acp.memory.recall import index_message
-from pattern_acp.memory.vectors import EXACT_ENTRIES
+from pattern_acp.memory.vectors import EXACT_ENTRIES, Extent
 from pattern_acp.memory.words import match_any_of, match_expression
 from tests.support.constellation import Constellation, temporary_constellation
 
 NOW = 1_800_000_000_000
 MINE = Filters(("tester",))
-MANY = Visible(MINE, EXACT_ENTRIES + 1)
-FEW = Visible(MINE, 10)
+MANY = Visible(MINE, Extent(EXACT_ENTRIES + 1))
+FEW = Visible(MINE, Extent(10))
 SMALL = Effort(counted=50, scored=4, chosen=4, most_chosen=0, scanned=12, newest=3)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import SqlValue, Transaction, open_database
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.origin import Actor, Origin
@@ -21,6 +22,7 @@ from pattern_acp.memory.recall import index_message, remove_source
 from pattern_acp.memory.vectors import (
     COMPARED,
     UNUSED_MS,
+    Extent,
     Portion,
     QueryVector,
     VectorTable,
@@ -30,6 +32,7 @@ from pattern_acp.memory.vectors import (
     count_waiting,
     drop_codes,
     drop_stale_codes,
+    extent_of,
     find_model,
     likely_nearest,
     meanings,
@@ -212,6 +215,39 @@ async def test_what_is_visible_is_counted_up_to_a_number_whatever_is_asked_for(c
     counts = await constellation.database.write(run)
     for number, counted in zip([8, 4, 12, 4, 4, 4, 3, 0, 0], counts, strict=True):
         assert counted == [min(number, at_most) for at_most in range(1, 14)]
+
+
+async def test_what_is_visible_is_between_the_first_and_the_last_of_it(constellation: Constellation):
+    def run(tx: Transaction) -> tuple[list[Extent], list[list[int]]]:
+        for number in range(12):
+            say(tx, "the same", number, owner="me" if number % 3 else "other", session=f"s{number % 2}")
+        rows = tx.all("SELECT id, owner, kind, source, at_ms FROM search_entries ORDER BY id")
+        visible = [
+            [
+                integer(entry)
+                for entry, owner, kind, source, at_ms in rows
+                if owner in one.owners
+                and kind in one.kinds
+                and one.session in {"", source}
+                and source != one.exclude_session
+                and one.since_ms <= integer(at_ms) <= one.until_ms
+            ]
+            for one in SEVERAL
+        ]
+        return [extent_of(tx, one, 100) for one in SEVERAL], visible
+
+    extents, visible = await constellation.database.write(run)
+    for extent, entries in zip(extents, visible, strict=True):
+        assert extent == Extent(len(entries), min(entries, default=0), max(entries, default=0))
+
+
+async def test_where_more_is_visible_than_was_counted_it_may_be_anywhere(constellation: Constellation):
+    def run(tx: Transaction) -> Extent:
+        for number in range(12):
+            say(tx, "the same", number, owner="me", session="s")
+        return extent_of(tx, SEVERAL[0], 5)
+
+    assert await constellation.database.write(run) == Extent(5)
 
 
 @pytest.mark.parametrize("means", MEANS)
