@@ -165,14 +165,21 @@ class AgentProcess:
         return message
 
     def _answer(self, method: str, params: JsonObject) -> JsonObject:
-        if method == "fs/read_text_file" and params["path"] in self.files:
-            return {"result": {"content": self.files[str(params["path"])]}}
+        if method == "fs/read_text_file":
+            return self._text_of(str(params["path"]))
         if method == "fs/write_text_file":
             path, text = str(params["path"]), str(params["content"])
             self.files[path] = text
             Path(path).write_text(text, encoding="utf-8", newline="")
             return {"result": {}}
         return {"error": {"code": -32601, "message": "This editor does not do that."}}
+
+    def _text_of(self, path: str) -> JsonObject:
+        try:
+            text = self.files[path] if path in self.files else Path(path).read_bytes().decode()
+        except OSError:
+            return {"error": {"code": -32002, "message": "There is no such file."}}
+        return {"result": {"content": text}}
 
     def _send(self, message: Mapping[str, Json]) -> None:
         self._input.write(json.dumps(message).encode() + b"\n")

@@ -44,8 +44,9 @@ from pattern_acp.workspace.snapshots import (
     set_mode,
 )
 
-AT_ONCE = 8
-"""Files that are written side by side: each waits for the editor and the disk."""
+AT_ONCE = 32
+"""Files that are written side by side. Each waits for the editor and for the disk, which makes those that wait together
+durable in one go; the rest of anyio's 40 threads is left to others."""
 
 MERGE_SECONDS = 10.0
 """Longest time for the merge of one file."""
