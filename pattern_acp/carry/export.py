@@ -61,6 +61,8 @@ BLOCK_KINDS = (BlockCommitted, BlockDeleted, BlockRestored, BlockForgotten, Bloc
 ENTRY_KINDS = (EntryArchived, EntryVerified, EntryStatusChanged)
 
 _NOT_OF_BLOCK = frozenset({"base", "base_update", "deleted", "last_seq"})
+_NOT_OF_CUT = _NOT_OF_BLOCK | {"created_ms", "updated_ms", "head_update", "history_from"}
+"""The same of a block whose history is cut: it begins one of its own where it comes to."""
 _NOT_OF_WRITE = frozenset({"block_id", "last_seq"})
 _NOT_OF_ENTRY = frozenset({"last_seq"})
 _NOT_OF_SESSION = frozenset({"fork_seq", "cwd_key", "last_seq"})
@@ -322,7 +324,8 @@ class Export:
             return None
         row = next(self._rows("blocks", "id", block_id))
         self.report.events += len(events)
-        return BlockRecord(_cells(row, _NOT_OF_BLOCK), self._pages([node_of(event) for event in events]), base)
+        cells = _cells(row, _NOT_OF_BLOCK if base is None else _NOT_OF_CUT)
+        return BlockRecord(cells, self._pages([node_of(event) for event in events]), base)
 
     def _cut(self, history: StoredHistory) -> int:
         """Return the number of the write up to which history is cut; 0 when all of it goes."""

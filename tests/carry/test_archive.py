@@ -321,6 +321,10 @@ async def test_history_goes_along_as_far_as_it_is_wanted(tmp_path: Path, history
         before = await two.read(state)
         await arrive(two, file)
         assert await two.read(state) == before
+        if history != "recent":
+            again = tmp_path / "b.car"
+            await leave(two, again, Choice(history=history))
+            assert again.read_bytes() == file.read_bytes()
 
 
 async def test_only_what_is_chosen_leaves(tmp_path: Path):
