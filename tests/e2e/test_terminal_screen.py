@@ -51,13 +51,30 @@ def test_a_prompt_survives_a_change_of_the_windows_size(folder: Path):
         ready(screen)
         screen.type("wide characters: 価格は整数")
         screen.wait_for("価格は整数")
-        for columns, rows in (("40", "12"), ("100", "35")):
+        for columns, rows in (("40", "12"), ("22", "20"), ("26", "20"), ("100", "35")):
             screen.run("resize-window", "-x", columns, "-y", rows)
-            screen.wait_for("価格は整数")
+            screen.wait_for("価")
         screen.type(" end")
-        screen.wait_for("価格は整数 end")
+        shown = screen.wait_for("価格は整数 end")
+        assert shown.count("mode ask") == 1
+        assert shown.count("Ctrl-D leaves") == 1
         screen.keys("Enter")
         screen.wait_for("It was read.")
+
+
+def test_a_narrower_window_shows_what_a_turn_does_once(folder: Path):
+    turn: Sequence[Mapping[str, object]] = [{"text": "Working."}, {"wait_for": "cancel"}]
+    with tmux_screen(folder, CHAT, environment(folder, turn)) as screen:
+        ready(screen)
+        screen.type("begin")
+        screen.keys("Enter")
+        screen.wait_for("answering")
+        screen.run("resize-window", "-x", "24", "-y", "20")
+        shown = screen.wait_for("…", gone="Ctrl-C cancels")
+        assert shown.count("Working.") == 1
+        assert shown.count("answering") == 1
+        screen.keys("C-c")
+        screen.wait_for("cancelled")
 
 
 def test_ctrl_c_cancels_the_turn_says_so_and_loses_no_text(folder: Path):

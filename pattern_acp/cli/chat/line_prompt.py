@@ -7,6 +7,7 @@ cannot move its cursor, and a pipe, get plain lines. Must not know: what is done
 import contextlib
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,10 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
+from prompt_toolkit.utils import get_cwidth, get_term_environment_variable
 
 from pattern_acp.cli.chat.events import Question
+from pattern_acp.cli.chat.screen import wrapped_rows
 from pattern_acp.config.paths import make_private_directory, open_private_append
 
 if TYPE_CHECKING:
@@ -40,6 +43,9 @@ OWN_COMMANDS = {
     "quit": "leave",
 }
 """Commands of the chat itself, with what they do; the agent's come beside them."""
+
+CONTINUED = "  "
+"""Before the second line of a prompt, and those that follow."""
 
 PATHS = 200
 """Completions of a path that are offered at most."""
@@ -106,6 +112,7 @@ class LinePrompt:
         self._status = status
         self._session: PromptSession[str] | None = None
         self._given_up = ""
+        self._drawn_head = ""
 
     def open(self, keys: "Input | None" = None, screen: Output | None = None) -> None:
         """Load the history and edit prompts from now on; `keys` and `screen` are another terminal than ours."""
@@ -115,11 +122,11 @@ class LinePrompt:
             complete_while_typing=True,
             multiline=True,
             key_bindings=self._keys(),
-            prompt_continuation="  ",
+            prompt_continuation=CONTINUED,
             refresh_interval=1.0,
             style=self._style,
             input=keys,
-            output=screen or _output(),
+            output=screen or _output(self._above_cursor),
             color_depth=None if self._colours else ColorDepth.DEPTH_1_BIT,
         )
 
@@ -173,7 +180,13 @@ class LinePrompt:
 
     def _head(self, sign: str) -> FormattedText:
         # Below the prompt it would need the cursor's place; above it is read again just as often.
-        return FormattedText([("class:status", f"{self._status()}\n"), ("class:sign", f"{sign} ")])
+        status = self._status()
+        self._drawn_head = f"{status}\n{sign} "
+        return FormattedText([("class:status", f"{status}\n"), ("class:sign", f"{sign} ")])
+
+    def _above_cursor(self) -> str:
+        typed = self._session.default_buffer.document.text_before_cursor if self._session is not None else ""
+        return self._drawn_head + typed.replace("\n", f"\n{CONTINUED}")
 
     def _history(self) -> History:
         with contextlib.suppress(OSError):
@@ -226,7 +239,11 @@ def edited_text(question: Question, keys: "Input | None" = None, screen: Output 
     Raises:
         KeyboardInterrupt: the user cancels.
     """
-    session: PromptSession[str | None] = PromptSession(input=keys, output=screen or _output(), refresh_interval=0.2)
+    session: PromptSession[str | None] = PromptSession(
+        input=keys,
+        output=screen or _output(lambda: f"  {session.default_buffer.document.text_before_cursor}"),
+        refresh_interval=0.2,
+    )
 
     def leave_when_closed(app: Application[str | None]) -> None:
         if not question.is_open and not app.is_done:
@@ -240,11 +257,47 @@ def edited_text(question: Question, keys: "Input | None" = None, screen: Output 
     return None if read is None else read.strip()
 
 
-def _output() -> Output:
+class WrappingOutput(Vt100_Output):
+    """A terminal that wraps its lines again when its width changes, which moves the first of those drawn.
+
+    prompt_toolkit goes up as many rows as it drew, and would leave a part of a line that has more rows now.
+    """
+
+    above_cursor: Callable[[], str] = staticmethod(lambda: "")
+    """Gives what is drawn, from the first line, which is cut at the edge, to the cursor."""
+    _columns = 0
+    """Columns of the screen when it was drawn."""
+
+    def flush(self) -> None:
+        """See `Output.flush`."""
+        super().flush()
+        self._columns = self.get_size().columns
+
+    def cursor_up(self, amount: int) -> None:
+        """See `Output.cursor_up`."""
+        columns = self.get_size().columns
+        if self._columns not in {0, columns}:
+            first, *others = map(get_cwidth, self.above_cursor().split("\n"))
+            amount = sum(self._rows(width, columns) for width in (min(first, self._columns), *others)) - 1
+            # What follows before the next flush is drawn for this width.
+            self._columns = columns
+        super().cursor_up(amount)
+
+    def _rows(self, width: int, columns: int) -> int:
+        """The rows that a line takes now, whose rows were lines of their own when it was drawn."""
+        full, rest = divmod(width, self._columns)
+        whole = full * wrapped_rows(self._columns, columns)
+        return whole + (wrapped_rows(rest, columns) if rest or not full else 0)
+
+
+def _output(above_cursor: Callable[[], str]) -> Output:
     output = create_output()
     if isinstance(output, Vt100_Output):
+        output = WrappingOutput.from_pty(sys.stdout, term=get_term_environment_variable())
         # No questions about the cursor's place: over a slow line the answers show as text, and nothing here needs them.
         output.enable_cpr = False
+        if isinstance(output, WrappingOutput):
+            output.above_cursor = above_cursor
     return output
 
 

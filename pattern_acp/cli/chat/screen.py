@@ -1,14 +1,16 @@
 """Printing above a region that is drawn again and again.
 
-Owns: rich's console and its live display. What is printed stays in the scrollback; the region at the bottom is redrawn
-in place and never grows beyond the screen. Must not know: what is drawn.
+Owns: rich's console and the region at the bottom, which is redrawn in place and never grows beyond the screen. What is
+printed stays in the scrollback. Must not know: what is drawn.
 """
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.live import Live
-from rich.segment import Segment
+from rich.control import Control
+from rich.segment import ControlType, Segment
 from rich.text import Text
 
 TEXT_COLUMNS = 110
@@ -21,10 +23,16 @@ class Screen:
     def __init__(self, console: Console, *, live: bool) -> None:
         self.console = console
         self.can_redraw = live
-        self._live: Live | None = None
+        self._region: RenderableType | None = None
+        self._widths: list[int] = []
+        """Columns of the lines of the region, as they were drawn."""
 
     def print(self, *renderables: RenderableType) -> None:
         """Print for good, above the region."""
+        with self._without_region():
+            self._print(renderables)
+
+    def _print(self, renderables: tuple[RenderableType, ...]) -> None:
         for renderable in renderables:
             # In a group, since the console joins bare texts and forgets how they are to be wrapped.
             self.console.print(Group(renderable), markup=False, highlight=False)
@@ -32,30 +40,54 @@ class Screen:
     def print_text(self, renderable: RenderableType) -> None:
         """Print running text, in lines that can be read."""
         width = min(self.console.width, TEXT_COLUMNS)
-        self.console.print(renderable, markup=False, highlight=False, width=width)
+        with self._without_region():
+            self.console.print(renderable, markup=False, highlight=False, width=width)
 
     def draw(self, renderable: RenderableType) -> None:
         """Draw the region at the bottom."""
         if not self.can_redraw:
             return
-        if self._live is None:
-            self._live = Live(
-                console=self.console,
-                auto_refresh=False,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-                vertical_overflow="crop",
-            )
-            self._live.start()
-        self._live.update(Bottom(renderable), refresh=True)
+        lines = self.console.render_lines(Bottom(renderable), pad=False)
+        if self._region is None:
+            self.console.show_cursor(show=False)
+        # In one write, so that nothing flickers.
+        with self.console:
+            self._erase()
+            self.console.print(Bottom(renderable), end="", markup=False, highlight=False)
+        self._region = renderable
+        self._widths = [Segment.get_line_length(line) for line in lines]
 
     def clear(self) -> None:
-        """Take the region away: somebody else writes now."""
-        live, self._live = self._live, None
-        if live is not None:
-            live.update("", refresh=True)
-            live.stop()
+        """Remove the region: another part of the program writes now."""
+        if self._region is None:
+            return
+        self._erase()
+        self._region = None
+        self.console.show_cursor(show=True)
+
+    @contextmanager
+    def _without_region(self) -> Generator[None]:
+        region = self._region
+        with self.console:
+            self._erase()
+            yield
+            if region is not None:
+                self.draw(region)
+
+    def _erase(self) -> None:
+        # A terminal that became narrower has wrapped the lines again, so that they take more rows now.
+        columns = max(self.console.width, 1)
+        rows = sum(wrapped_rows(width, columns) for width in self._widths)
+        self._widths = []
+        if rows:
+            erased = (ControlType.ERASE_IN_LINE, 2)
+            above = ((ControlType.CURSOR_UP, 1), erased) * (rows - 1)
+            self.console.control(Control(ControlType.CARRIAGE_RETURN, erased, *above))
+
+
+def wrapped_rows(width: int, columns: int) -> int:
+    """Rows that a line of so many columns takes on a screen."""
+    return max(1, -(-width // columns))
 
 
 MOST_NARROW = 10
