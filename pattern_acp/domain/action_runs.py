@@ -22,6 +22,7 @@ from pattern_acp.domain.argument_repair import meant_name, read_object
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.domain.tool_calls import NOTHING_RAN
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _NAMED = late_pattern(rf"({_NAME}(?:\.[A-Za-z0-9_]+)*)=")
@@ -619,4 +620,4 @@ def _hermes_call(text: str) -> HermesCall:
 
 def _in_words(action: OpenAction, error: ActionError, number: int) -> str:
     place = f"Action {number}, /{action.verb.name}, cannot be read" if number > 1 else "It cannot be read"
-    return f"{place}: {error.sentence} Nothing of it ran."
+    return f"{place}: {error.sentence} {NOTHING_RAN}"

@@ -22,6 +22,8 @@ helps; tests/architecture/test_failures.py keeps both equal.
 
 from typing import cast
 
+_SENTENCE_ENDS = (".", "?", "!", "…")
+
 
 class PatternError(Exception):
     """Root of all errors that pattern-acp raises on purpose."""
@@ -29,15 +31,34 @@ class PatternError(Exception):
     failure_code: str = "agent.fault"
     """The row of cli/failures.toml; every class that is raised has one of its own."""
 
-    def __init__(self, *message: object, failure_code: str = "") -> None:
-        """`failure_code` is given where a class stands for several failures, or for the error that it translates."""
+    def __init__(self, *message: object, advice: str = "", failure_code: str = "") -> None:
+        """Take what is wrong, and what the model does next.
+
+        Args:
+            message: what is wrong, for the user and the model; without its full stop where advice continues it.
+            advice: what the model alone reads behind it, such as the tool to use; it ends with a full stop.
+            failure_code: for a class that stands for several failures, or for the error that it translates.
+        """
+        shown = " ".join(map(str, message))
+        if advice:
+            is_whole = shown.endswith(_SENTENCE_ENDS)
+            advice = advice[:1].upper() + advice[1:] if is_whole else advice
+            message = (f"{shown}{' ' if is_whole else '; '}{advice}",)
+            shown = shown if is_whole else f"{shown}."
         super().__init__(*message)
+        self._shown = shown
+        self.advice = advice
         if failure_code:
             self.failure_code = failure_code
 
     @property
     def sentence(self) -> str:
-        """The message as one sentence for a user."""
+        """The sentence for a user: what is wrong."""
+        return self._shown
+
+    @property
+    def for_model(self) -> str:
+        """The sentence with the advice, as the result of a tool."""
         return str(self)
 
 

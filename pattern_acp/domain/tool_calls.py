@@ -12,6 +12,9 @@ from pattern_acp.domain.ids import ToolCallId
 USER_REFUSED = "The user refused this call."
 """First sentence of the result that tells the model of a refusal; the offline provider knows it by that."""
 
+NOTHING_RAN = "Nothing of it ran."
+"""Behind the problem of a call in text that cannot be read; advice may follow."""
+
 COMPACT_CALL = "compact"
 """Name of the call that shows a compaction."""
 
@@ -45,6 +48,18 @@ class Location(Struct, frozen=True):
 
     path: str
     line: int | None = None
+
+
+class Advised(Struct, frozen=True):
+    """A text with two readers: the user sees `shown`; the model reads the advice too, in the line behind it."""
+
+    shown: str
+    advice: str
+
+    @property
+    def for_model(self) -> str:
+        """All of it."""
+        return f"{self.shown}\n{self.advice}"
 
 
 class TextContent(Struct, frozen=True, tag="text"):

@@ -23,6 +23,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.globs import Glob, compile_glob
 from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
+from pattern_acp.domain.tool_calls import Advised
 from pattern_acp.journal.leases import host_name
 from pattern_acp.memory.archive import ArchivalEntry, EntryRefusedError, load_entry
 from pattern_acp.memory.blocks import Scope
@@ -305,8 +306,8 @@ def entries_about(entries: Sequence[PathNote], names: Sequence[str], root: str) 
     return tuple(sorted(found, key=lambda meant: (ranks.index(meant.bound.terms.severity), -meant.bound.entry.at_ms)))
 
 
-def warning_text(unknown: Sequence[MatchedNote], decisions: Sequence[MatchedNote], *, now_ms: int) -> str:
-    """Text instead of the effect: the notes about the files, and in its last line what the model does next."""
+def warning_text(unknown: Sequence[MatchedNote], decisions: Sequence[MatchedNote], *, now_ms: int) -> Advised:
+    """Text instead of the effect: the notes about the files."""
     texts, size = list[str](), 0
     for meant in unknown[:MOST_TOLD]:
         text = _told(meant, now_ms)
@@ -321,21 +322,24 @@ def warning_text(unknown: Sequence[MatchedNote], decisions: Sequence[MatchedNote
     lines += [f"{number}. {text}" for number, text in enumerate(texts, 1)]
     if len(told) < len(unknown):
         rest = ", ".join(meant.bound.entry.id for meant in unknown[len(told) :])
-        lines.append(f"Less severe, or older, and not shown here (memory_search finds them): {rest}.")
+        lines.append(f"Less severe, or older, and not shown here: {rest}.")
     lines += [f"Decided about these files: {_told(meant, now_ms)}" for meant in decisions[:MOST_TOLD]]
     if len(decisions) > MOST_TOLD:
         lines.append(f"({MOST_TOLD} of {len(decisions)} decisions.)")
-    lines.append(
-        "Change the call if it goes against one of these; the same call once more is done. What does not hold any "
-        "more, resolve: memory_write with operation resolve, its id as old_text, and the reason."
+    search = "memory_search finds what is not shown. " if len(told) < len(unknown) else ""
+    advice = (
+        f"{search}Change the call if it goes against one of these; the same call once more is done. What does not hold "
+        "any more, resolve: memory_write with operation resolve, its id as old_text, and the reason."
     )
-    return "\n".join(lines)
+    return Advised("\n".join(lines), advice)
 
 
-def again_text(held: Sequence[MatchedNote]) -> str:
+def again_text(held: Sequence[MatchedNote]) -> Advised:
     """Text for the model on a second call in one message, whose warning it could not read yet."""
     ids = ", ".join(meant.bound.entry.id for meant in held)
-    return f"Not done yet either, nothing was changed: {ids}, told above, is about this call too.\nSend it once more."
+    return Advised(
+        f"Not done yet either, nothing was changed: {ids} above is about this call too.", "Send it once more."
+    )
 
 
 def unknown_of(meant: Sequence[MatchedNote], known: Collection[str]) -> tuple[MatchedNote, ...]:

@@ -5,7 +5,7 @@ caller's `resolve` says where paths lead.
 """
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import sha256
 from typing import assert_never
@@ -57,7 +57,7 @@ from pattern_acp.policy.grant_matching import (
     prefix_pattern,
     server_pattern,
 )
-from pattern_acp.policy.layers import CLAIMED, Layer, combine
+from pattern_acp.policy.layers import CLAIM_RULES, CLAIMED, Layer, combine
 from pattern_acp.policy.nested_lines import whole_line
 from pattern_acp.policy.own_program import own_program_reason
 from pattern_acp.policy.paths import (
@@ -268,28 +268,19 @@ def _beside_claims(decision: Decision, claims: Sequence[ClaimElsewhere], overlap
         if decision.verdict is Verdict.ASK:
             reason += f"\n{decision.reason}"
     else:
-        held = "Not done yet, nothing was changed. Another open session works on what this call would change:"
-        reason = f"{held}\n{who}\n{_ELSEWHERE[overlap]}"
+        reason = f"Not done yet, nothing was changed. Another open session works on what this call would change:\n{who}"
+        if overlap == "deny":
+            reason += "\nThe settings deny edits there ([claims] overlap)."
     claimed = Decision(
         Verdict.ASK if asks else Verdict.DENY,
         CLAIMED,
         reason,
         sandbox=decision.sandbox if asks else "",
         layer=Layer.USER,
-        source=f'[claims] overlap = "{overlap}"',
+        source=CLAIM_RULES[overlap],
     )
     together = combine((decision, claimed))
     return replace(together, rule=CLAIMED, reason=reason, source=claimed.source, layer=claimed.layer)
-
-
-_ELSEWHERE: Mapping[OverlapSetting, str] = {
-    "deny": "The settings deny edits there ([claims] overlap).\nWork on something else, or wait until that session "
-    "is closed or its claim ends, 15 minutes behind its last edit.",
-    "tell": "Its work must survive: read what you change again before you edit. Wait and do something else first, work "
-    "in a fork or a worktree of your own, have the user take it over (`/board take PATH` asks that session), or "
-    "continue; the same call once more is done.",
-}
-"""The choices that the model has."""
 
 
 def _as_it_leads(access: Access, resolve: Resolver | None) -> Access:

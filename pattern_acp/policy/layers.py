@@ -5,11 +5,13 @@ layer comes to what it says. Pure: the order of what is combined changes nothing
 nothing, and one more allowance never makes a decision stricter, nor one more question or refusal a looser one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
+from typing import get_args
 
 from msgspec.structs import replace
 
+from pattern_acp.config.settings import OverlapSetting
 from pattern_acp.policy.decision import Decision, Verdict
 
 
@@ -48,6 +50,18 @@ class Force(IntEnum):
 
 CLAIMED = "claimed"
 """Rule of what other open sessions work on."""
+
+CLAIM_RULES: Mapping[OverlapSetting, str] = {word: f'[claims] overlap = "{word}"' for word in get_args(OverlapSetting)}
+"""The sources of decisions by that rule."""
+
+CLAIM_ADVICE = {
+    CLAIM_RULES["deny"]: "Work on something else, or wait until that session is closed or its claim ends, 15 minutes "
+    "behind its last edit.",
+    CLAIM_RULES["tell"]: "Its work must survive: read what you change again before you edit. Wait and do something "
+    "else first, work in a fork or a worktree of your own, have the user take it over (`/board take PATH` asks that "
+    "session), or continue; the same call once more is done.",
+}
+"""The choices that the model has where such a decision refuses a call."""
 
 HABITS = frozenset({"command", "ask_mode", "outside_read", "outside_write", "fetch", "server_tool"})
 """Rules of the built-in policy that only ask because nobody has allowed it yet."""

@@ -23,7 +23,7 @@ from pattern_acp.domain.messages import Message, TextPart, ThinkingPart, ToolCal
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
+from pattern_acp.domain.tool_calls import Advised, TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.domain.usage import Usage
 from pattern_acp.hooks.runner import Opinion
 from pattern_acp.journal.events import ErrorReported, PermissionDecided, ToolCallFinished, TurnEnded
@@ -94,11 +94,7 @@ class RecordedTool(Struct, frozen=True):
             raise ToolFailedError(NOT_RECORDED)
         view = call.started.call
         if not was_prepared:
-            # The guard adds its note, which the client is not shown.
-            error = ToolFailedError(without_note(result_of(call)))
-            if call.finished is not None:
-                error.failure_code = call.finished.failure
-            raise error
+            raise _recorded_error(call)
         # Its accesses are not recorded, only the decision on them, which `RecordedPermissions` finds by the call's id.
         accesses = (CallServer("replay", call_id),)
         run = partial(self._run, call, view)
@@ -126,6 +122,20 @@ class RecordedTool(Struct, frozen=True):
             changed=(view.title,) if call.extended is not None else (),
             failure=finished.failure,
         )
+
+
+def _recorded_error(call: RecordedCall) -> ToolFailedError:
+    """The failure of a call that could not be prepared, in the recorded words for the model and for the user."""
+    # The guard adds its note, which the client is not shown.
+    text = without_note(result_of(call))
+    if call.finished is None:
+        return ToolFailedError(text)
+    shown = next((each.text for each in call.finished.content if isinstance(each, TextContent)), text)
+    whole = shown if text.startswith(shown) else shown.removesuffix(".")
+    advice = text.removeprefix(whole).removeprefix(";").strip() if text.startswith(whole) else ""
+    error = ToolFailedError(whole if advice else text, advice=advice)
+    error.failure_code = call.finished.failure
+    return error
 
 
 def was_deferred(call: RecordedCall) -> bool:
@@ -171,6 +181,7 @@ def _as_recorded(decided: PermissionDecided) -> Decision:
         decided.reason,
         sandbox=decided.sandbox,
         origin=decided.origin,
+        source=decided.source,
     )
 
 
@@ -259,9 +270,9 @@ class RecordedPermissions(PermissionChecker):
         )
         if denied is None:
             return None
-        earlier = re.sub(r"(?<=[Tt]he )user\b", "person", denied.sentence)
+        earlier = re.sub(r"(?<=[Tt]he )user\b", "person", denied.for_model)
         recorded = result_of(self._position.call(view.call_id))
-        return replace(denied, sentence=earlier) if recorded.startswith(earlier) else denied
+        return replace(denied, for_model=earlier) if recorded.startswith(earlier) else denied
 
 
 class RecordedApprover:
@@ -298,11 +309,14 @@ class RecordedWarnings:
         del accesses
         return takes_over
 
-    async def before(self, accesses: Sequence[Access]) -> str:
+    async def before(self, accesses: Sequence[Access]) -> Advised | None:
         """See `BeforeEdits.before`."""
         named = next((access.tool for access in accesses if isinstance(access, CallServer)), "")
         call = self._position.call(named)
-        return result_of(call) if was_deferred(call) and call.started else ""
+        if not (was_deferred(call) and call.started):
+            return None
+        shown, _, advice = result_of(call).rpartition("\n")
+        return Advised(shown, advice)
 
 
 class RecordedHooks:

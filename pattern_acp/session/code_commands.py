@@ -20,7 +20,7 @@ from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.tools.base import CodeMapArguments, CodeOperation, PreparedCall, Progress, ToolContext, ToolOutcome
 from pattern_acp.tools.code_map import CodeMap, require_query
-from pattern_acp.tools.code_texts import ELSEWHERE, MEANWHILE, NARROWER
+from pattern_acp.tools.code_texts import TYPED
 from pattern_acp.tools.schema import parse_arguments
 from pattern_acp.turn.permissions import PermissionChecker
 from pattern_acp.turn.tool_runner import ToolRunner
@@ -34,8 +34,6 @@ LINES_SHOWN = 80
 """Lines of an answer; a user reads no more in a chat."""
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
-
-_TYPED = {NARROWER: "type a longer name, or `/code outline PATH`", MEANWHILE: "", ELSEWHERE: ""}
 
 
 class _Question:
@@ -96,7 +94,7 @@ async def run_code(session: "Session", argument: str) -> str:
 
 def as_typed(answer: str) -> str:
     """The answer with what the user can type instead of what the model can call."""
-    for called, typed in _TYPED.items():
+    for called, typed in TYPED.items():
         answer = answer.replace(_escaped(called), typed)
     return answer
 

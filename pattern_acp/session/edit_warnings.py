@@ -19,6 +19,7 @@ from pattern_acp.domain.access import Access, RunCommand, WritePath
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.domain.paths import resolve_path
+from pattern_acp.domain.tool_calls import Advised
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.policy.paths import is_windows_path
@@ -138,14 +139,14 @@ class EditWarnings:
         cwd = self._session.state.cwd
         return await anyio.to_thread.run_sync(lambda: [claims.target_of(path, cwd) for path in paths])
 
-    async def before(self, accesses: Sequence[Access]) -> str:
-        """Text that the model reads instead of the effect of a call with these accesses; empty to let the call run.
+    async def before(self, accesses: Sequence[Access]) -> Advised | None:
+        """Text instead of the effect of a call with these accesses; None to let the call run.
 
         Unreadable memory defers no call.
         """
         paths = _all_changed(accesses)
         if not paths:
-            return ""
+            return None
         if beside := self._beside(paths):
             # Late: a session is there before it edits.
             from pattern_acp.tasks import claims
@@ -165,9 +166,9 @@ class EditWarnings:
             acting = await session.constellation.database.read(lambda tx: acting_entries(tx, owners, now_ms=now_ms))
         except PatternError as error:
             logger.warning("traps were not looked for: %s", type(error).__name__)
-            return ""
+            return None
         if not acting:
-            return ""
+            return None
         # Late: most constellations have none.
         from pattern_acp.memory import path_notes as warnings
 
@@ -176,7 +177,7 @@ class EditWarnings:
         known = self._known([one.bound.entry.id for one in meant])
         unknown = warnings.unknown_of(meant, known)
         if not unknown:
-            return ""
+            return None
         length = len(self._heard_by.history)
         fresh = [one for one in unknown if self._told.get(one.bound.entry.id) != length]
         if not fresh:

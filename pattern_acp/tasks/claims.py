@@ -22,6 +22,7 @@ from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.globs import compile_glob
 from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.tool_calls import Advised
 from pattern_acp.journal.leases import STALE_MS, host_name, is_running
 
 _QUERIES = load_queries("pattern_acp.tasks")
@@ -220,14 +221,14 @@ def read_claims(tx: Transaction, *, now_ms: int, is_alive: IsAlive = is_running)
     return _claims(tx.all(_QUERIES["read_claims"]), now_ms, is_alive)
 
 
-def beside_text(files: Mapping[str, str]) -> str:
+def beside_text(files: Mapping[str, str]) -> Advised:
     """Text for a subagent instead of the effect: which other one that runs beside it edits the same file."""
     lines = [
         "Not done yet, nothing was changed. Another subagent of the same session edits what this call would change:"
     ]
     lines += [f"- {path}: {one_line(name, 80)}" for path, name in files.items()]
-    lines.append("Its work must survive: read the file again, change your part only; the same call once more is done.")
-    return "\n".join(lines)
+    advice = "Its work must survive: read the file again, change your part only; the same call once more is done."
+    return Advised("\n".join(lines), advice)
 
 
 def _claims(rows: Sequence[Row], now_ms: int, is_alive: IsAlive) -> tuple[Claim, ...]:

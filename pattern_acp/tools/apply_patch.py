@@ -25,7 +25,6 @@ from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     NothingChangedError,
     PreparedCall,
-    TargetMissingError,
     ToolContext,
     ToolFailedError,
     ToolInputError,
@@ -42,7 +41,7 @@ from pattern_acp.tools.edit_file import (
 from pattern_acp.tools.file_changes import PlannedFileChange, prepared_changes, read_if_there, require_current
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import CodeTarget, find_target, missing_sentence
+from pattern_acp.tools.targets import CodeTarget, find_target, missing_target
 from pattern_acp.workspace.files import TextFile
 
 BEGIN = "*** Begin Patch"
@@ -150,9 +149,13 @@ class _Parser:
 
     def sections(self) -> tuple[Section, ...]:
         if self._lines[0].strip() != BEGIN:
-            raise PatchSyntaxError(f"A patch starts with the line `{BEGIN}` and ends with `{END}`; send all of it.")
+            raise PatchSyntaxError(
+                f"A patch starts with the line `{BEGIN}` and ends with `{END}`", advice="send all of it."
+            )
         if self._lines[-1].strip() != END:
-            raise PatchSyntaxError(f"The patch does not end with the line `{END}`; send the whole patch again.")
+            raise PatchSyntaxError(
+                f"The patch does not end with the line `{END}`", advice="send the whole patch again."
+            )
         self._lines.pop()
         self._at = 1
         found: list[Section] = []
@@ -162,7 +165,7 @@ class _Parser:
             else:
                 self._at += 1
         if not found:
-            raise PatchSyntaxError(f"The patch is empty; add a section such as `{UPDATE} PATH`.")
+            raise PatchSyntaxError("The patch is empty", advice=f"add a section such as `{UPDATE} PATH`.")
         return tuple(found)
 
     def _section(self) -> Section:
@@ -204,7 +207,7 @@ class _Parser:
                 break
             hunks.append(self._hunk(path))
         if not hunks and not move_to:
-            raise self._error(f"`{UPDATE} {path}` has no hunk; give unchanged, removed and added lines", behind=True)
+            raise self._error(f"`{UPDATE} {path}` has no hunk of unchanged, removed and added lines", behind=True)
         return UpdateFile(path, tuple(hunks), move_to)
 
     def _hunk(self, path: str) -> Hunk:
@@ -414,8 +417,8 @@ def _missing(lines: _Lines, wanted: list[str], done: int, what: str) -> str:
     _, anywhere = lines.find(wanted, 0)
     if anywhere and anywhere[0] < done:
         return (
-            f"{what} is at line {anywhere[0] + 1}, before the end of the hunk above it; give the hunks in the order of "
-            "the file. Nothing was changed."
+            f"{what} is at line {anywhere[0] + 1}, before the end of the hunk above it. The hunks of a file are in its "
+            "order. Nothing was changed."
         )
     if anywhere:
         return f"{what} is at line {anywhere[0] + 1}, which is not where the hunk says; nothing was changed."
@@ -426,8 +429,8 @@ def _not_unique(name: str, numbers: list[int]) -> EditPassageError:
     shown = ", ".join(str(number) for number in numbers[:CANDIDATES_SHOWN])
     more = f" and {len(numbers) - CANDIDATES_SHOWN} more" if len(numbers) > CANDIDATES_SHOWN else ""
     return EditPassageError(
-        f"{name} fits in {len(numbers)} places, at lines {shown}{more}; nothing was changed. Add unchanged lines until "
-        "it fits in one, or a line `@@ LINE` with a line that stands above the place."
+        f"{name} fits in {len(numbers)} places, at lines {shown}{more}; nothing was changed.",
+        advice="Add unchanged lines until it fits in one, or a line `@@ LINE` with a line above the place.",
     )
 
 
@@ -535,8 +538,8 @@ def _require_distinct(targets: list[CodeTarget]) -> None:
     for target in targets:
         if target.resolved in seen:
             raise ToolFailedError(
-                f"The patch names {target.shown} more than once; put all its hunks into one section. "
-                "Nothing was changed."
+                f"The patch names {target.shown} more than once. Nothing was changed.",
+                advice="Put all its hunks into one section.",
             )
         seen.add(target.resolved)
 
@@ -546,7 +549,7 @@ async def _plan(section: Section, target: CodeTarget, to: CodeTarget | None, con
     if isinstance(section, AddFile):
         return _addition(section, target, before)
     if before is None:
-        raise TargetMissingError(f"{await missing_sentence(target)} Nothing was changed.")
+        raise await missing_target(target, "Nothing was changed.")
     is_known = require_current(target, before, context)
     if isinstance(section, DeleteFile) or to is not None:
         await _require_no_link(target)
@@ -563,7 +566,8 @@ async def _plan(section: Section, target: CodeTarget, to: CodeTarget | None, con
 def _addition(section: AddFile, target: CodeTarget, before: TextFile | None) -> PlannedFileChange:
     if before is not None:
         raise WrongTargetError(
-            f"{target.shown} exists already; change it with `*** Update File: {target.shown}`. Nothing was changed."
+            f"{target.shown} exists already. Nothing was changed.",
+            advice=f"Change it with `*** Update File: {target.shown}`.",
         )
     lines = plural(len(text_lines(section.text)), "line")
     return PlannedFileChange(target, None, section.text, f"Created {target.shown} ({lines}).", knows_text=True)
@@ -575,13 +579,16 @@ async def _patched(section: UpdateFile, target: CodeTarget, before: TextFile) ->
     try:
         return await anyio.to_thread.run_sync(partial(apply_hunks, before.text, section.hunks))
     except PatternError as error:
-        raise ToolFailedError(f"{target.shown}: {error.sentence}", failure_code=error.failure_code) from error
+        raise ToolFailedError(
+            f"{target.shown}: {error.sentence}", advice=error.advice, failure_code=error.failure_code
+        ) from error
 
 
 async def _require_no_link(target: CodeTarget) -> None:
     if await anyio.to_thread.run_sync(Path(target.path).is_symlink):
         raise WrongTargetError(
-            f"{target.shown} is a symbolic link; name the file that it leads to, or use a command. Nothing was changed."
+            f"{target.shown} is a symbolic link. Nothing was changed.",
+            advice="Name the file that it leads to, or use a command.",
         )
 
 

@@ -34,7 +34,7 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.tools.code_texts import CodeRoot, Line
 from pattern_acp.tools.file_changes import PlannedFileChange, prepared_changes
-from pattern_acp.tools.targets import find_target, missing_sentence
+from pattern_acp.tools.targets import find_target, missing_target
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.files import TextFile
 
@@ -44,7 +44,6 @@ _NAMED = 8
 """Things of one name that a sentence lists."""
 
 LINE_CHARACTERS = 160
-NO_SERVERS = "There are no language servers in this session; use find and callers."
 
 
 class Spot(Struct, frozen=True):
@@ -127,7 +126,7 @@ def servers_of(context: ToolContext) -> LanguageAccess:
         ToolFailedError: there are none.
     """
     if context.languages is None:
-        raise NotAvailableError(NO_SERVERS)
+        raise NotAvailableError("There are no language servers in this session", advice="use find and callers.")
     return context.languages
 
 
@@ -151,7 +150,7 @@ async def find_spot(query: str, context: ToolContext) -> Spot:
         return _on_line(await _read(path, context), symbol.line, symbol.name, context)
     in_file = _IN_FILE.fullmatch(query)
     if in_file is None:
-        raise TargetMissingError(f"The index knows nothing called {query[:100]!r}; name it as path:line:name.")
+        raise TargetMissingError(f"The index knows nothing called {query[:100]!r}", advice="name it as path:line:name.")
     file = await _read(in_file["path"], context)
     name = in_file["name"].rpartition(".")[2]
     lines = (number for number, line in enumerate(split_lines(file.text), 1) if _word(name).search(line))
@@ -197,7 +196,7 @@ async def _read(path: str, context: ToolContext) -> TextFile:
     try:
         return await context.files.read_text_file(target.path)
     except FileMissingError:
-        raise TargetMissingError(await missing_sentence(target)) from None
+        raise await missing_target(target) from None
 
 
 async def _change(edits: FileEdits, context: ToolContext) -> PlannedFileChange:

@@ -49,11 +49,13 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.tools.code_texts import (
     ELSEWHERE,
+    LISTED,
     NO_EXACT,
     CodeRoot,
     Line,
     Naming,
     Question,
+    as_typed,
     brief_lines,
     find_lines,
     folder_lines,
@@ -127,7 +129,7 @@ async def answered(asked: CodeMapArguments, context: ToolContext, progress: Prog
 
         return Answered("answered by a language server", tuple(await language_lines(asked, context)))
     if code is None:
-        raise NotAvailableError("There is no code map in this session; use search_text and find_files.")
+        raise NotAvailableError("There is no code map in this session", advice="use search_text and find_files.")
     _require_kinds(asked)
     states: list[CodeState] = []
     parts: list[list[Line]] = []
@@ -283,7 +285,7 @@ def _brief(tx: Transaction, asked: CodeMapArguments, root: CodeRoot, naming: Nam
 def _nothing(asked: CodeMapArguments) -> str:
     shown = cut_line(" ".join(asked.query.split()), 100)
     if asked.operation is CodeOperation.OUTLINE:
-        return f"The index has no file or folder {shown or '.'} with code in it; look with list_directory."
+        return f"The index has no file or folder {shown or '.'} with code in it{LISTED}."
     return f"The index knows nothing for {shown!r}; try another name or fewer words{ELSEWHERE}."
 
 
@@ -312,7 +314,7 @@ def outcome_of(found: Answered, context: ToolContext) -> ToolOutcome:
         kept.append(text)
     places = dict.fromkeys(line.place for line in lines if line.place is not None)
     text = "\n".join([found.freshness, *kept])
-    return ToolOutcome(text, content=(TextContent(text),), locations=_locations(places))
+    return ToolOutcome(text, content=(TextContent(as_typed(text)),), locations=_locations(places))
 
 
 def _locations(places: dict[Location, None]) -> tuple[Location, ...]:

@@ -67,7 +67,18 @@ NO_EXACT = "no exact match"
 NARROWER = "narrow with kinds, under or a longer name, or raise limit"
 MEANWHILE = ", or use search_text meanwhile"
 ELSEWHERE = ", or search_text for its text"
+LISTED = "; look with list_directory"
 """The model's alternative, in the words of its tools: who asks by hand has others."""
+
+TYPED = {NARROWER: "type a longer name, or `/code outline PATH`", MEANWHILE: "", ELSEWHERE: "", LISTED: ""}
+"""Words that the user can type instead of those that the model can call."""
+
+
+def as_typed(answer: str) -> str:
+    """An answer as the user reads it."""
+    for called, typed in TYPED.items():
+        answer = answer.replace(called, typed)
+    return answer
 
 
 def freshness_line(states: Sequence[CodeState]) -> str:

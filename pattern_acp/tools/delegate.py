@@ -70,14 +70,16 @@ class Delegate:
         asked = parse_arguments(arguments, DelegateArguments)
         delegation = context.delegation
         if delegation is None:
-            raise NotAvailableError("A subagent cannot delegate; do the task yourself.")
+            raise NotAvailableError("A subagent cannot delegate", advice="do the task yourself.")
         if asked.paths and asked.kind.only_reads:
             raise ToolInputError(f"The argument paths is for a worker; a subagent of kind {asked.kind} writes nothing.")
         if asked.checks and asked.kind.only_reads:
             raise ToolInputError(f"The argument checks is for a worker; one of kind {asked.kind} changes nothing.")
         _check_tools(asked, delegation)
         if asked.background and asked.needs:
-            raise ToolInputError("A subagent in the background begins at once; leave needs out, or background.")
+            raise ToolInputError(
+                "A subagent in the background begins at once", advice="leave needs out, or background."
+            )
         refusal = delegation.refusal(call_id)
         refusal = refusal or (delegation.background_refusal(asked.kind) if asked.background else "")
         if refusal:
@@ -101,8 +103,8 @@ def _check_tools(asked: DelegateArguments, delegation: Delegation) -> None:
     unknown = [name for name in asked.tools if name not in known]
     if unknown:
         raise ToolInputError(
-            f"A subagent of kind {asked.kind} has no tool {one_line(unknown[0], NAME_CHARACTERS)!r}; it has "
-            f"{one_line(', '.join(known), 1000)}."
+            f"A subagent of kind {asked.kind} has no tool {one_line(unknown[0], NAME_CHARACTERS)!r}",
+            advice=f"it has {one_line(', '.join(known), 1000)}.",
         )
 
 

@@ -24,7 +24,7 @@ from pattern_acp.domain.text_limits import cut_line, numbered, plural
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import NothingChangedError, PreparedCall, TargetMissingError, ToolContext, ToolFailedError
+from pattern_acp.tools.base import NothingChangedError, PreparedCall, ToolContext, ToolFailedError
 from pattern_acp.tools.file_changes import (
     PlannedFileChange,
     changed_since,
@@ -34,7 +34,7 @@ from pattern_acp.tools.file_changes import (
 )
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import CodeTarget, find_target, missing_sentence
+from pattern_acp.tools.targets import CodeTarget, find_target, missing_target
 from pattern_acp.workspace.files import TextFile
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -233,8 +233,7 @@ def _apply_one(body: _Body, replacement: Replacement, name: str) -> None:
         _fill_empty(body, replacement, name)
         return
     if replacement.old_text == replacement.new_text:
-        sentence = f"`{name}` has the same old_text and new_text; leave it out or correct it."
-        raise ToolFailedError(sentence)
+        raise ToolFailedError(f"`{name}` has the same old_text and new_text", advice="leave it out or correct it.")
     offsets = body.offsets_of(replacement.old_text)
     if not offsets and "<\\" in replacement.old_text:
         # Requests show our own marks in files with a backslash.
@@ -256,14 +255,15 @@ def _apply_one(body: _Body, replacement: Replacement, name: str) -> None:
             _replace_lines(body, text, tried, places, name)
             body.notes.append(note)
             return
-    sentence = f"`{name}.old_text` is not in the file; nothing was changed. {_hint(text, replacement)}"
-    raise EditPassageError(sentence)
+    hint = _hint(text, replacement)
+    sentence = f"`{name}.old_text` is not in the file; nothing was changed. {hint}"
+    raise EditPassageError(sentence, advice=READ_AGAIN if hint.endswith(NO_LINE_LIKE_IT) else "")
 
 
 def _fill_empty(body: _Body, replacement: Replacement, name: str) -> None:
     if body:
-        sentence = f"`{name}.old_text` is empty; give the passage to replace, or write the whole file with write_file."
-        raise ToolFailedError(sentence)
+        advice = "give the passage to replace, or write the whole file with write_file."
+        raise ToolFailedError(f"`{name}.old_text` is empty", advice=advice)
     body.replace(0, 0, replacement.new_text)
 
 
@@ -304,8 +304,8 @@ def _not_unique(name: str, lines: list[int]) -> EditPassageError:
     shown = ", ".join(str(line) for line in lines[:CANDIDATES_SHOWN])
     more = f" and {len(lines) - CANDIDATES_SHOWN} more" if len(lines) > CANDIDATES_SHOWN else ""
     return EditPassageError(
-        f"`{name}.old_text` is in the file {len(lines)} times, at lines {shown}{more}; nothing was changed. "
-        "Add neighbouring lines until it is unique, or set replace_all."
+        f"`{name}.old_text` is in the file {len(lines)} times, at lines {shown}{more}; nothing was changed.",
+        advice="Add neighbouring lines until it is unique, or set replace_all.",
     )
 
 
@@ -341,12 +341,16 @@ def _made_at(text: str, lines: list[str], replacement: Replacement) -> int | Non
     return text.count("\n", 0, offset) + 1
 
 
+NO_LINE_LIKE_IT = "No line is like it."
+READ_AGAIN = "Read the file again."
+
+
 def closest_lines(lines: list[str], passage: list[str]) -> str:
     """Sentences that show the numbered lines nearest to a passage that is not there, or say that none is like it."""
     wanted = [line.strip() for line in passage]
     at = _closest_line(lines, wanted)
     if at is None:
-        return "No line is like it; read the file again."
+        return NO_LINE_LIKE_IT
     height = min(max(len(wanted) + 2, 3), CLOSEST_LINES)
     first = max(at - 1, 0)
     shown = [cut_line(line, 300) for line in lines[first : first + height]]
@@ -427,7 +431,7 @@ class EditFile:
 async def _plan(asked: EditFileArguments, target: CodeTarget, context: ToolContext) -> PlannedFileChange:
     before = await read_if_there(target, context)
     if before is None:
-        raise TargetMissingError(f"{await missing_sentence(target)} A new file is made with write_file.")
+        raise await missing_target(target, advice="A new file is made with write_file.")
     is_known = require_current(target, before, context)
     replacements = [Replacement(edit.old_text, edit.new_text, edit.replace_all) for edit in asked.edits]
     result = await anyio.to_thread.run_sync(partial(apply_replacements, before.text, replacements))
@@ -631,7 +635,7 @@ def _require_read(before: TextFile, target: CodeTarget, context: ToolContext) ->
     known = context.read_fingerprints.get(target.resolved)
     if known == before.fingerprint or not before.text:
         return
-    happened = "exists, and you have not read it yet" if known is None else "was changed since you read it"
+    happened = "exists, and has not been read yet" if known is None else "was changed since it was read"
     raise changed_since(f"{target.shown} {happened}.", target, before, context)
 
 

@@ -77,11 +77,12 @@ class AtClient:
         if context.at_client is None or not context.at_client.offers(name):
             raise NotAvailableError(
                 f"{name} works on the machine that has the files, and this client does not offer it (`pattern-acp "
-                "connect` does); use run_command with rg, ls, find or git."
+                "connect` does)",
+                advice="use run_command with rg, ls, find or git.",
             )
         if arguments.get("operation") in OF_LANGUAGE_SERVERS:
             raise NotAvailableError(
-                "Language servers are off, since the files are on another machine; use search_text."
+                "Language servers are off, since the files are on another machine", advice="use search_text."
             )
         prepared = await self._inner.prepare(arguments, call_id, context)
         return replace(prepared, run=partial(self._run, arguments, context))

@@ -113,8 +113,9 @@ class FetchUrlTool:
         except WebError as error:
             raise ToolFailedError(error.sentence, failure_code=error.failure_code) from error
         if fetched.moved_to:
-            text = f"{url} redirects to another host: {fetched.moved_to}. Fetch that if it is what you want."
-            return ToolOutcome(text, content=(TextContent(text),), origin=Origin.WEB)
+            text = f"{url} redirects to another host: {fetched.moved_to}."
+            advice = "Fetch that if it is what you want."
+            return ToolOutcome(f"{text} {advice}", content=(TextContent(text),), origin=Origin.WEB)
         if fetched.media_type.startswith("image/") and fetched.status < 400:
             return await image_outcome(fetched)
         page = await page_of(fetched)
@@ -200,7 +201,7 @@ def shown(page: Page, start: int, limit: int) -> ToolOutcome:
         ToolFailedError: the page ends before `start`.
     """
     if start and start >= len(page.text):
-        raise BeyondEndError(f"The page has only {len(page.text):,} characters; choose a smaller start.")
+        raise BeyondEndError(f"The page has only {len(page.text):,} characters", advice="choose a smaller start.")
     end = min(start + max(limit - HEAD_ROOM, 1), len(page.text))
     span = f"characters {start:,} to {end:,} of {len(page.text):,}"
     title = one_line(page.title, 150)

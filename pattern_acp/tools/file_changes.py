@@ -128,7 +128,7 @@ def changed_since(sentence: str, target: CodeTarget, file: TextFile, context: To
     """
     context.read_fingerprints[target.resolved] = file.fingerprint
     shown = cut_middle(numbered(text_lines(file.text), 1), max(context.result_limit - SENTENCE_ROOM, 0)).text
-    return FileChangedError(f"{sentence} Nothing was written. The text now is:\n{shown or '(empty)'}")
+    return FileChangedError(f"{sentence} Nothing was written.", advice=f"The text now is:\n{shown or '(empty)'}")
 
 
 def require_current(target: CodeTarget, file: TextFile, context: ToolContext) -> bool:
@@ -139,7 +139,7 @@ def require_current(target: CodeTarget, file: TextFile, context: ToolContext) ->
     """
     known = context.read_fingerprints.get(target.resolved)
     if known is not None and known != file.fingerprint:
-        sentence = f"{target.shown} was changed since you read it, so nothing was edited."
+        sentence = f"{target.shown} was changed since it was read, so nothing was edited."
         raise changed_since(sentence, target, file, context)
     return known is not None
 
@@ -327,7 +327,7 @@ async def _confirm_unchanged(change: PlannedFileChange, context: ToolContext) ->
         sentence = f"{change.target.shown} was changed after this change was prepared."
         if not context.may_read(change.target.resolved):
             # Whoever allowed the change has seen the text that it was made for, and not this one.
-            raise FileChangedError(f"{sentence} Nothing was written. Read it again before you change it.")
+            raise FileChangedError(f"{sentence} Nothing was written.", advice="Read it again before you change it.")
         raise changed_since(sentence, change.target, now, context)
 
 

@@ -23,14 +23,13 @@ from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     PreparedCall,
     Progress,
-    TargetMissingError,
     ToolContext,
     ToolOutcome,
     is_shown,
     looks_readable,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target, missing_sentence
+from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target, missing_target
 from pattern_acp.workspace.errors import FileMissingError, NotTextError
 from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.kinds import inspect_path
@@ -90,7 +89,7 @@ async def _find(
     try:
         found = await find_files(target.path, asked.pattern, limit=FILES_SHOWN)
     except FileMissingError as error:
-        raise TargetMissingError(await missing_sentence(target)) from error
+        raise await missing_target(target) from error
     # The walk follows links to its root; people and editors know the files below the name that was asked for.
     paths = [str(Path(target.path, *file.name.split("/"))) for file in found.files]
     lines = [display_path(path, context.cwd) for path in paths]
@@ -153,7 +152,7 @@ async def _list(
     try:
         listing = await list_directory(target.path, limit=ENTRIES_SHOWN, depth=asked.depth)
     except FileMissingError as error:
-        raise TargetMissingError(await missing_sentence(target)) from error
+        raise await missing_target(target) from error
     counted = plural(listing.total, "entry", "entries")
     lines = [_line(entry) for entry in listing.entries] or ["(empty)"]
     if listing.total > len(listing.entries):
@@ -265,7 +264,7 @@ async def _search(
             text=text,
         )
     except FileMissingError as error:
-        raise TargetMissingError(await missing_sentence(target)) from error
+        raise await missing_target(target) from error
     found = by_relevance(matches.lines)
     by_line = is_file and asked.form is SearchForm.LINES
     shown, rest = _lines_of_one(found, asked) if by_line else _page(found, asked)

@@ -19,7 +19,7 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plain_output, plural
-from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
+from pattern_acp.domain.tool_calls import Advised, TerminalContent, TextContent, ToolContent, ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     NotAvailableError,
@@ -64,17 +64,17 @@ def job_sentence(job: Job) -> str:
     return f"{job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) {state_of(job)}."
 
 
-def input_advice(job: Job) -> str:
-    """Advise on a job that waits for input; empty when it does not."""
+def input_advice(job: Job) -> Advised:
+    """Describe what a job waits for, and advise on it, each behind a blank; both empty when it waits for nothing."""
     if not job.is_waiting_for_input():
-        return ""
+        return Advised("", "")
     asked = one_line(job.output.last_line(), SHOWN_LINE)
     question = f" Its last line is {asked!r}." if asked else ""
     if job.takes_input:
-        return f"{question} Answer with action write of the tool job, or stop it."
-    return (
-        f"{question} It runs in the editor's terminal, where only the user can type; tell them, or stop it and "
-        "run it with flags that need no answer, or with interactive."
+        return Advised(question, " Answer with action write of the tool job, or stop it.")
+    return Advised(
+        f"{question} It runs in the editor's terminal, where only the user can type.",
+        " Tell them, or stop it and run it with flags that need no answer, or with interactive.",
     )
 
 
@@ -90,12 +90,15 @@ def job_outcome(job: Job, *, limit: int, first: str = "", is_error: bool = False
     text, note = without_tokens(plain_output(new.text))
     cut = cut_middle(text, max(limit - STATUS_ROOM, 0))
     dropped = f" {new.bytes_dropped:,} bytes of older output are gone." if new.bytes_dropped else ""
-    sentence = " ".join(part for part in (first, job_sentence(job) + advice + dropped, note) if part)
+    said, read = (
+        " ".join(part for part in (first, job_sentence(job) + about + dropped, note) if part)
+        for about in (advice.shown, advice.shown + advice.advice)
+    )
     body = cut.text.rstrip("\n") or "(no new output)"
     return ToolOutcome(
-        f"{sentence}\n{body}",
+        f"{read}\n{body}",
         is_error=is_error,
-        content=_shown(job, sentence, text),
+        content=_shown(job, said, text),
         full_output=without_tokens(new.text)[0] if cut.bytes_cut else "",
         origin=Origin.COMMAND,
     )
@@ -193,7 +196,9 @@ class JobTool:
         if asked.action is JobAction.LIST:
             return PreparedCall("List background jobs", (NoEffect(),), partial(_list, jobs))
         if asked.job is None:
-            raise ToolInputError(f"Name the `job` to {asked.action}, as in job1; action list shows them.")
+            raise ToolInputError(
+                f"There is no `job` to {asked.action}", advice="name one as in job1; action list shows them."
+            )
         job = jobs.get(asked.job)
         shown = f"{job.job_id}: {one_line(job.line, SHOWN_LINE)}"
         match asked.action:
@@ -208,9 +213,11 @@ class JobTool:
 
 async def _prepare_write(asked: JobArguments, jobs: Jobs, job: Job, context: ToolContext) -> PreparedCall:
     if any(len(line) > LONGEST_LINE for line in asked.text.split("\n")):
-        raise ToolInputError(f"`text` has a line of more than {LONGEST_LINE:,} characters; put it into a file instead.")
+        raise ToolInputError(
+            f"`text` has a line of more than {LONGEST_LINE:,} characters", advice="put it into a file instead."
+        )
     if not asked.text and asked.key is JobKey.NONE:
-        raise ToolInputError("There is nothing to write: give `text`, a `key`, or both.")
+        raise ToolInputError("There is nothing to write", advice="give `text`, a `key`, or both.")
     typed = one_line(asked.text, SHOWN_LINE) or asked.key.value
     folder = await anyio.to_thread.run_sync(resolve_path, job.cwd)
     write = partial(_write, asked, jobs, job, context.result_limit)
@@ -262,8 +269,8 @@ async def _stop(jobs: Jobs, job: Job, limit: int, _progress: Progress) -> ToolOu
 async def _write(asked: JobArguments, jobs: Jobs, job: Job, limit: int, _progress: Progress) -> ToolOutcome:
     if job.is_running and not job.takes_input:
         raise NotAvailableError(
-            f"{job_sentence(job)} It runs in the editor's terminal, which takes no input from here; stop it and "
-            "start it with interactive."
+            f"{job_sentence(job)} It runs in the editor's terminal, which takes no input from here",
+            advice="stop it and start it with interactive.",
         )
     await jobs.write(job, asked.text.encode("utf-8", "replace") + _BYTES[asked.key])
     seconds = ANSWER_SECONDS if asked.wait_seconds is None else asked.wait_seconds

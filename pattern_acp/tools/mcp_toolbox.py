@@ -263,7 +263,7 @@ class McpCall:
         name, inner = call_arguments(arguments)
         tool = next((tool for tool in self._tools() if tool.spec.name == name), None)
         if tool is None:
-            raise ToolInputError(f"There is no tool {name[:80]!r} of an MCP server; find it by mcp_search.")
+            raise ToolInputError(f"There is no tool {name[:80]!r} of an MCP server", advice="find it by mcp_search.")
         return await tool.prepare(inner, call_id, context)
 
 
@@ -324,7 +324,8 @@ def call_arguments(arguments: JsonObject) -> tuple[str, JsonObject]:
         except (ValueError, RecursionError):
             inner = None
     if not isinstance(name, str) or not isinstance(inner, Mapping) or arguments.keys() - {"tool", "arguments"}:
-        raise ToolInputError('Send {"tool": the name that mcp_search gave, "arguments": {…} as its schema wants them}.')
+        advice = 'Send {"tool": the name that mcp_search gave, "arguments": {…} as its schema wants them}.'
+        raise ToolInputError("`tool` is no name, or `arguments` is no object.", advice=advice)
     return name, inner
 
 

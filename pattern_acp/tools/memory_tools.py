@@ -157,7 +157,7 @@ def _day_ms(text: str, name: str) -> int | None:
     try:
         day = datetime.fromisoformat(text[:10]).replace(tzinfo=UTC)
     except ValueError:
-        raise ToolInputError(f"`{name}` is no date; write it like 2026-11-27.") from None
+        raise ToolInputError(f"`{name}` is no date", advice="write it like 2026-11-27.") from None
     return int(day.timestamp() * 1000)
 
 
@@ -174,7 +174,7 @@ async def _read(label: str, context: ToolContext, _progress: Progress) -> ToolOu
     blocks = await context.memory.blocks()
     damaged = context.memory.unreadable()
     if label in damaged:
-        raise ToolFailedError(f"{damaged[label]} Tell the user; other blocks can be read.")
+        raise ToolFailedError(damaged[label], advice="Tell the user; other blocks can be read.")
     chosen = [block for block in blocks if label in {"", block.label}]
     if not chosen:
         known = ", ".join(block.label for block in blocks)
@@ -344,7 +344,10 @@ def _asked_edits(asked: MemoryWriteArguments) -> tuple[MemoryEdit, ...]:
         return (_edit(asked, asked, ""),)
     shared = ("label", "operation", "version", "reason", "edits")
     if asked != MemoryWriteArguments(**{name: getattr(asked, name) for name in shared}):
-        raise ToolInputError("With `edits`, give everything but `label`, `operation` and `reason` in each edit.")
+        raise ToolInputError(
+            "There are `edits` and arguments of a single edit",
+            advice="with `edits`, give everything but `label`, `operation` and `reason` in each edit.",
+        )
     return tuple(_edit(edit, asked, f"edits[{number}].") for number, edit in enumerate(asked.edits))
 
 
@@ -373,16 +376,20 @@ def _edit(one: OneEdit | MemoryWriteArguments, asked: MemoryWriteArguments, plac
         edit = replace(edit, label=ARCHIVE)
     if operation is None:
         words = ", ".join(MemoryOperation)
-        raise ToolInputError(f"`{place}operation` is missing; give one of {words}. {_right_call(edit, 'append')}")
+        raise ToolInputError(
+            f"`{place}operation` is missing", advice=f"give one of {words}. {_right_call(edit, 'append')}"
+        )
     if operation in REVERTING:
         raise ToolInputError(f"`{place}operation` is {operation}, which needs a call of its own.")
     if asked.version is not None:
-        raise ToolInputError(f"`version` is only for {', '.join(sorted(REVERTING))}; leave it out.")
+        raise ToolInputError(f"`version` is only for {', '.join(sorted(REVERTING))}", advice="leave it out.")
     if not edit.label.strip():
-        sentence = f"`{place}label` is missing; give the block's label."
-        raise ToolInputError(f"{sentence} {_right_call(edit, edit.operation)}")
+        advice = f"give the block's label. {_right_call(edit, edit.operation)}"
+        raise ToolInputError(f"`{place}label` is missing", advice=advice)
     if edit.has_conditions and edit.label != ARCHIVE:
-        raise ToolInputError(f"`{place}kind`, paths, severity and until are for the label {ARCHIVE}; leave them out.")
+        raise ToolInputError(
+            f"`{place}kind`, paths, severity and until are for the label {ARCHIVE}", advice="leave them out."
+        )
     if edit.label != ARCHIVE:
         _check_arguments(edit, place)
     return edit
@@ -448,7 +455,7 @@ LOG_LENGTH = 20
 async def _prepare_undo(asked: MemoryWriteArguments, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
     operation = str(asked.operation)
     if not asked.label.strip():
-        raise ToolInputError("`label` is missing; give the block's label.")
+        raise ToolInputError("`label` is missing", advice="give the block's label.")
     if asked != MemoryWriteArguments(asked.label, asked.operation, version=asked.version, reason=asked.reason):
         raise ToolInputError(f"{operation} takes only `label`, `version` and `reason`, one call each.")
     if operation == "rollback" and asked.version is None:
@@ -554,14 +561,14 @@ def _check_arguments(edit: MemoryEdit, place: str = "") -> None:
     for name in rule.needs:
         if not getattr(edit, name).strip():
             sentence = f"`{place}{name}` is missing; {edit.operation} needs {_meaning(name)}."
-            raise ToolInputError(f"{sentence} {_right_call(edit, edit.operation)}")
+            raise ToolInputError(sentence, advice=_right_call(edit, edit.operation))
     for name in _OPTIONAL:
         if getattr(edit, name).strip() and name not in (*rule.needs, *rule.takes):
             users = ", ".join(
                 operation for operation, other in OPERATIONS.items() if name in (*other.needs, *other.takes)
             )
-            sentence = f"`{place}{name}` is only for {users}; leave it out to {edit.operation}."
-            raise ToolInputError(f"{sentence} {_right_call(edit, edit.operation)}")
+            advice = f"leave it out to {edit.operation}. {_right_call(edit, edit.operation)}"
+            raise ToolInputError(f"`{place}{name}` is only for {users}", advice=advice)
 
 
 def _right_call(edit: MemoryEdit, operation: str) -> str:

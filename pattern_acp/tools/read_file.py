@@ -26,7 +26,7 @@ from pattern_acp.tools.base import (
     WrongTargetError,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import CodeTarget, confirmed, find_target, missing_sentence
+from pattern_acp.tools.targets import CodeTarget, confirmed, find_target, missing_target
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
@@ -88,7 +88,7 @@ async def _run(asked: ReadFileArguments, target: CodeTarget, context: ToolContex
         return await _text(asked, target, context)
     facts = await confirmed(target, inspect_path)
     if facts.kind == "directory":
-        raise WrongTargetError(f"{target.shown} is a folder; use list_directory.")
+        raise WrongTargetError(f"{target.shown} is a folder", advice="use list_directory.")
     if facts.kind == "image":
         return await _image(target, facts)
     if facts.media_type == "application/pdf":
@@ -123,10 +123,12 @@ async def _text(asked: ReadFileArguments, target: CodeTarget, context: ToolConte
     try:
         file = await context.files.read_text_file(target.path)
     except FileMissingError as error:
-        raise TargetMissingError(await missing_sentence(target)) from error
+        raise await missing_target(target) from error
     lines = text_lines(file.text)
     if lines and asked.start_line > len(lines):
-        raise BeyondEndError(f"{target.shown} has only {plural(len(lines), 'line')}; choose a smaller start_line.")
+        raise BeyondEndError(
+            f"{target.shown} has only {plural(len(lines), 'line')}", advice="choose a smaller start_line."
+        )
     shown = _window(lines, asked, context.read_limit)
     context.read_fingerprints[target.resolved] = file.fingerprint
     last = asked.start_line + len(shown) - 1
@@ -146,10 +148,10 @@ async def _large(asked: ReadFileArguments, target: CodeTarget, context: ToolCont
     try:
         found = await context.files.read_lines(target.path, window)
     except FileMissingError as error:
-        raise TargetMissingError(await missing_sentence(target)) from error
+        raise await missing_target(target) from error
     if not found.lines:
         known = f" only {plural(found.total, 'line')}" if found.total is not None else " fewer lines"
-        raise BeyondEndError(f"{target.shown} has{known}; choose a smaller start_line.")
+        raise BeyondEndError(f"{target.shown} has{known}", advice="choose a smaller start_line.")
     shown = _numbered(found.lines, asked.start_line, context.read_limit)
     last = asked.start_line + len(shown) - 1
     summary = f"Lines {asked.start_line}-{last} of {'more' if found.total is None else f'{found.total:,}'}."
@@ -222,7 +224,7 @@ async def _pdf(target: CodeTarget, pages: str, context: ToolContext) -> ToolOutc
     first, last = pages_asked(pages)
     found = await read_pdf(target.path, first, last)
     if not found.texts:
-        raise BeyondEndError(f"{target.shown} has only {plural(found.count, 'page')}; choose others.")
+        raise BeyondEndError(f"{target.shown} has only {plural(found.count, 'page')}", advice="choose others.")
     shown = _within(found.texts, first, context.result_limit - FOOTER_ROOM)
     end = first + len(shown) - 1
     summary = f"Pages {first}-{end} of {found.count:,}."
@@ -277,9 +279,11 @@ class ReadAttachment:
 async def _read_attachment(asked: ReadAttachmentArguments, context: ToolContext, _progress: Progress) -> ToolOutcome:
     text = await context.long_text(asked.id)
     if text is None:
-        raise TargetMissingError(f"There is no text {asked.id!r} here; take the id from the marker in the message.")
+        raise TargetMissingError(
+            f"There is no text {asked.id!r} here", advice="take the id from the marker in the message."
+        )
     if asked.start >= len(text):
-        raise BeyondEndError(f"The text has only {len(text):,} characters; choose a smaller start.")
+        raise BeyondEndError(f"The text has only {len(text):,} characters", advice="choose a smaller start.")
     end = asked.start + max(context.result_limit - 100, 1)
     footer = f"\n[{len(text) - end:,} characters more; start={end} reads on]" if end < len(text) else ""
     summary = f"Characters {asked.start:,} to {min(end, len(text)):,} of {len(text):,}."

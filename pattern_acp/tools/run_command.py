@@ -28,7 +28,7 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.paths import PLATFORM
 from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plain_output
-from pattern_acp.domain.tool_calls import TerminalContent, TextContent, ToolContent, ToolKind
+from pattern_acp.domain.tool_calls import Advised, TerminalContent, TextContent, ToolContent, ToolKind
 from pattern_acp.policy.nested_lines import program_on_screen
 from pattern_acp.processes.confinement import Profile, stopped_by_sandbox
 from pattern_acp.providers.base import ToolSpec
@@ -179,7 +179,7 @@ class RunCommandTool:
         finally:
             context.command_ended()
         limit = max(context.result_limit - STATUS_ROOM, 0)
-        outcome = _outcome(run, _status_sentence(run, status, seconds), output, limit, status)
+        outcome = _outcome(run, _how_it_ended(run, status, seconds), output, limit, status)
         if profile is not None and status.exit_code:
             stopped = await anyio.to_thread.run_sync(stopped_by_sandbox, output.text, profile, folder.path)
             outcome = replace(outcome, stopped=stopped)
@@ -246,7 +246,7 @@ async def start_job(
         WorkspaceError: the command could not be started.
     """
     if context.jobs is None:
-        raise NotAvailableError("Nothing can be run in the background here; run the command without it.")
+        raise NotAvailableError("Nothing can be run in the background here", advice="run the command without it.")
     await _check_folder(folder)
     request = CommandRequest(
         asked.command,
@@ -310,7 +310,7 @@ def require_command_text(command: str) -> None:
     """
     if "\0" in command or any("\ud800" <= character <= "\udfff" for character in command):
         raise ToolInputError(
-            "`command` holds a NUL character or half of a surrogate pair, which no shell takes; leave it out."
+            "`command` holds a NUL character or half of a surrogate pair, which no shell takes", advice="leave it out."
         )
 
 
@@ -318,8 +318,9 @@ def _require_no_screen(command: str) -> None:
     name = program_on_screen(command, windows=PLATFORM.windows)
     if name:
         raise ToolInputError(
-            f"`{name}` waits for keys of a user who sees its screen, so it was not run. Change files with edit_file, "
-            "read them with read_file, use an option with which it needs no screen, or set interactive."
+            f"`{name}` waits for keys of a user who sees its screen, so it was not run.",
+            advice="Change files with edit_file, read them with read_file, use an option with which it needs no "
+            "screen, or set interactive.",
         )
 
 
@@ -407,21 +408,21 @@ async def _follow(command: RunningCommand, run: _Run, progress: Progress) -> Exi
     return status
 
 
-def _status_sentence(run: _Run, status: ExitStatus, seconds: float) -> str:
+def _how_it_ended(run: _Run, status: ExitStatus, seconds: float) -> Advised:
     if run.asks:
-        return (
-            f"The command was ended after {seconds:.1f} s: it waited for input, which nobody could give it. Use flags "
-            "that need no answer."
+        return Advised(
+            f"The command was ended after {seconds:.1f} s: it waited for input, which nobody could give it.",
+            " Use flags that need no answer.",
         )
     if run.timed_out:
-        return (
-            f"The command was ended at its time limit of {run.time_limit} s; a longer one needs timeout_seconds "
-            f"(at most {MOST_SECONDS}) or fewer things to do."
+        return Advised(
+            f"The command was ended at its time limit of {run.time_limit} s.",
+            f" A longer one needs timeout_seconds (at most {MOST_SECONDS}) or fewer things to do.",
         )
     if status.signal is not None:
-        return f"Ended by {status.signal} after {seconds:.1f} s."
+        return Advised(f"Ended by {status.signal} after {seconds:.1f} s.", "")
     code = "unknown" if status.exit_code is None else status.exit_code
-    return f"Exit code {code} after {seconds:.1f} s."
+    return Advised(f"Exit code {code} after {seconds:.1f} s.", "")
 
 
 def printed_by(result: str) -> str:
@@ -430,17 +431,20 @@ def printed_by(result: str) -> str:
     return "" if output == NO_OUTPUT != result else output
 
 
-def _outcome(run: _Run, sentence: str, output: CommandOutput, limit: int, status: ExitStatus) -> ToolOutcome:
+def _outcome(run: _Run, end: Advised, output: CommandOutput, limit: int, status: ExitStatus) -> ToolOutcome:
     text, note = without_tokens(plain_output(output.text))
     cut = cut_middle(text, limit)
     if status.exit_code and not run.terminal.client_owned and ends_with_prompt(output.text):
-        sentence += " It asked for input, and there is none: use flags that need no answer, or set interactive."
+        end = Advised(
+            f"{end.shown} It asked for input, and there is none.",
+            f"{end.advice} Use flags that need no answer, or set interactive.",
+        )
     lost = f" Only the newest {OUTPUT_LIMIT:,} bytes of output are saved." if output.truncated else ""
     body = cut.text.rstrip("\n") or NO_OUTPUT
     return ToolOutcome(
-        f"{sentence}{lost}{f' {note}' if note else ''}\n{body}",
+        f"{end.shown}{end.advice}{lost}{f' {note}' if note else ''}\n{body}",
         is_error=run.timed_out or run.asks,
-        content=_shown(run, sentence, cut.text),
+        content=_shown(run, end.shown, cut.text),
         full_output=without_tokens(output.text)[0] if cut.bytes_cut else "",
         origin=Origin.COMMAND,
     )

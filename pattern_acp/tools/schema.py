@@ -179,22 +179,21 @@ def _read_struct(node: types.StructType, value: Json, path: str) -> Json:
         place = f"{path}.{key}" if path else key
         field = fields.get(key)
         if field is None:
-            raise ToolInputError(_unknown_field(place, key, list(fields)))
+            raise ToolInputError(f"`{place}` is not an argument", advice=_arguments_hint(key, list(fields)))
         if item is None and not field.required:
             continue
         read[key] = _read(field.type, item, place)
     for name, field in fields.items():
         if field.required and name not in read:
             place = f"{path}.{name}" if path else name
-            sentence = f"`{place}` is missing; give {_expected(field.type)}."
-            raise ToolInputError(sentence)
+            raise ToolInputError(f"`{place}` is missing", advice=f"give {_expected(field.type)}.")
     return read
 
 
-def _unknown_field(place: str, key: str, known: list[str]) -> str:
+def _arguments_hint(key: str, known: list[str]) -> str:
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     hint = f"did you mean `{near[0]}`? The" if near else "the"
-    return f"`{place}` is not an argument; {hint} arguments are {', '.join(known)}."
+    return f"{hint} arguments are {', '.join(known)}."
 
 
 def _read_list(node: types.VarTupleType, value: Json, path: str) -> Json:

@@ -82,7 +82,10 @@ class SearchSessions:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, SessionSearchArguments)
         if not (asked.query.strip() or asked.when.strip() or asked.path.strip() or asked.turn.strip()):
-            raise ToolInputError("Give `query`, `when`, `path`, or `turn` with the link of a result.")
+            raise ToolInputError(
+                "There is nothing to look for",
+                advice="give `query`, `when`, `path`, or `turn` with the link of a result.",
+            )
         words = " ".join(filter(None, (asked.query, asked.when, asked.path))) or asked.turn
         title = f"Open {one_line(asked.turn)}" if asked.turn else f"Search sessions: {one_line(words)}"
         return PreparedCall(title, (ReadMemory(),), partial(_run, asked, context))
@@ -94,7 +97,7 @@ async def _run(asked: SessionSearchArguments, context: ToolContext, _progress: P
     if asked.turn:
         opened = await context.sessions.opened(asked.turn, context.result_limit)
         if not opened:
-            raise TargetMissingError("No session of this project has that turn; take the link from a result.")
+            raise TargetMissingError("No session of this project has that turn", advice="take the link from a result.")
         return ToolOutcome(opened, content=(TextContent("1 turn."),), origin=Origin.MEMORY)
     if asked.is_about_turns:
         return await _turns(asked, context.sessions, context)

@@ -147,12 +147,12 @@ class LoadSkill:
         skills = {skill.name: skill for skill in self._skills()}
         found = await anyio.to_thread.run_sync(find_by_words, tuple(skills.values()), asked.query)
         if not found:
-            text = f"No skill has any of these words; there are {len(skills)}. Try others, or list them."
-            return ToolOutcome(text)
+            text = f"No skill has any of these words; there are {len(skills)}."
+            return ToolOutcome(f"{text} Try others, or list them.", content=(TextContent(text),))
         uses = await self._uses()
         lines = [f"{_line(skills[name], uses)}\n  {one_line(passage)}" for name, passage in found]
         text = "\n".join(("Skills that fit best, the best first; load one by its name.", *lines))
-        return ToolOutcome(text, content=(TextContent(text),))
+        return ToolOutcome(text, content=(TextContent("\n".join(lines)),))
 
     async def _list(self, _progress: Progress) -> ToolOutcome:
         uses = await self._uses()
@@ -202,8 +202,8 @@ class WriteSkill:
             (each for each in self._skills() if each.name == asked.name and each.tier is not TrustTier.AD_HOC), None
         )
         if other is not None:
-            sentence = f"There is a skill {asked.name} in {other.folder}, which you did not write; choose another name."
-            raise ToolInputError(sentence)
+            sentence = f"There is a skill {asked.name} in {other.folder}, which the agent did not write"
+            raise ToolInputError(sentence, advice="choose another name.")
         path = Path(PROJECT_FOLDERS[0], LEARNED, Path(asked.name).name, SKILL_FILE)
         target = await find_target(str(path), context)
         before = await read_if_there(target, context)

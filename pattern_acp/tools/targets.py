@@ -14,7 +14,7 @@ import anyio.to_thread
 from msgspec import Struct
 
 from pattern_acp.domain.paths import absolute_path, display_path, normal_path, resolve_path
-from pattern_acp.tools.base import ToolContext, ToolFailedError
+from pattern_acp.tools.base import TargetMissingError, ToolContext, ToolFailedError
 
 T = TypeVar("T")
 
@@ -72,29 +72,33 @@ async def confirmed(target: CodeTarget, look: Callable[[str], T]) -> T:
     def look_there() -> T:
         if resolve_path(target.path) != target.resolved:
             raise ToolFailedError(
-                f"{target.shown} now leads to another place than when it was decided on; nothing was done. Try again."
+                f"{target.shown} now leads to another place than when it was decided on; nothing was done.",
+                advice="Try again.",
             )
         return look(target.path)
 
     return await anyio.to_thread.run_sync(look_there)
 
 
-async def missing_sentence(target: CodeTarget) -> str:
-    """Tell the model about a path that does not exist, with names that are like it."""
+async def missing_target(target: CodeTarget, then: str = "", *, advice: str = "") -> TargetMissingError:
+    """The error for a path that does not exist, with names that are like it; `then` is a sentence after that."""
     if target.is_elsewhere:
-        return f"There is no file {target.shown}."
-    return await anyio.to_thread.run_sync(_missing_sentence, target)
+        sentence, where = f"There is no file {target.shown}.", ""
+    else:
+        sentence, where = await anyio.to_thread.run_sync(_missing, target)
+    return TargetMissingError(f"{sentence} {then}".rstrip(), advice=f"{where} {advice}".strip())
 
 
-def _missing_sentence(target: CodeTarget) -> str:
+def _missing(target: CodeTarget) -> tuple[str, str]:
+    """Describe what is missing in a sentence, and name the tools that find it."""
     parent = Path(target.path).parent
     if not os.path.isdir(parent):  # noqa: PTH112  a Path raises where it may not look
-        return f"{target.shown} does not exist, nor does its folder; look for it with find_files."
+        return f"{target.shown} does not exist, nor does its folder.", "Look for it with find_files."
     near = _nearest_names(parent, Path(target.path).name)
     if not near:
-        return f"{target.shown} does not exist; look for it with find_files or list_directory."
+        return f"{target.shown} does not exist.", "Look for it with find_files or list_directory."
     folder = target.shown[: len(target.shown) - len(Path(target.path).name)]
-    return f"{target.shown} does not exist; did you mean {' or '.join(folder + name for name in near)}?"
+    return f"{target.shown} does not exist; did you mean {' or '.join(folder + name for name in near)}?", ""
 
 
 def _nearest_names(folder: Path, name: str) -> list[str]:

@@ -101,7 +101,7 @@ class TaskTool:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, TaskArguments)
         if context.tasks is None:
-            raise NotAvailableError("There are no tasks here; a subagent reports to the one who sent it.")
+            raise NotAvailableError("There are no tasks here", advice="a subagent reports to the one who sent it.")
         _check(asked)
         tasks = context.tasks()
         run = partial(_run, asked, _patch(asked, arguments), tasks, call_id)

@@ -31,7 +31,7 @@ from pattern_acp.tools.base import PreparedCall, ToolContext, ToolOutcome
 from pattern_acp.tools.file_changes import shown_change
 from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.turn.events import ToolCallRunning
-from pattern_acp.turn.permissions import PermissionChecker
+from pattern_acp.turn.permissions import REFUSAL_ADVICE, PermissionChecker
 from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 from pattern_acp.turn.tool_runner import (
     CANCELLED_SENTENCE,
@@ -174,7 +174,7 @@ class ConfiguredChecks:
             prepared = await self._tool.prepare(arguments, call_id, self._context)
         except PatternError as error:
             # A line that no shell takes: it never was a call.
-            return [f"The check {run.check.name} did not run: {error.sentence}"], False
+            return [f"The check {run.check.name} did not run: {error.for_model}"], False
         started = self._clock.monotonic()
         progress = CallProgress(call_id, self._recorder)
         latest: list[Decision] = []
@@ -195,7 +195,9 @@ class ConfiguredChecks:
         try:
             denied = await self._permissions.authorize(turn_id, decision, prepared.accesses, view, again=decide)
             if denied is not None:
-                reason = decision.reason if decision.verdict is Verdict.DENY else denied.sentence
+                # The model has not called it, so it needs no advice.
+                refused = denied.for_model.removesuffix(REFUSAL_ADVICE)
+                reason = decision.reason if decision.verdict is Verdict.DENY else refused
                 outcome = ToolOutcome(f"It did not run: {reason}", is_error=True)
             else:
                 await self._recorder.show(ToolCallRunning(call_id))
@@ -298,7 +300,8 @@ async def _effect(prepared: PreparedCall, progress: CallProgress, *, confined: b
     except DatabaseError:
         raise
     except PatternError as error:
-        return ToolOutcome(error.sentence, is_error=True, content=progress.content)
+        shown = (*progress.content, TextContent(error.sentence))
+        return ToolOutcome(error.for_model, is_error=True, content=shown)
 
 
 def _passed(outcome: ToolOutcome) -> bool:

@@ -37,7 +37,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer, Wording
 from pattern_acp.policy.decision import Basis, Circumstances, ClaimElsewhere, Decision, Mode, Verdict
 from pattern_acp.policy.grant_matching import NOBODY, Grant, GrantOwner, approval_options, grant_for
-from pattern_acp.policy.layers import CLAIMED
+from pattern_acp.policy.layers import CLAIM_ADVICE, CLAIMED
 from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome, shown_name
 from pattern_acp.turn.budget import Budget, UserWaitTimer
@@ -49,18 +49,16 @@ from pattern_acp.workspace.git import git_facts
 if TYPE_CHECKING:
     from pattern_acp.policy.origins import KnownTexts
 
-REFUSED = (
-    f"{USER_REFUSED} It did not run and nothing was changed. Do not repeat it; "
-    "continue without it or ask the user what they prefer."
-)
+REFUSAL_ADVICE = " Do not repeat it; continue without it or ask the user what they prefer."
+REFUSED = f"{USER_REFUSED} It did not run and nothing was changed.{REFUSAL_ADVICE}"
 
 REFUSED_WITH_WORDS = f"{USER_REFUSED} It did not run and nothing was changed. They wrote: {{}}"
 
 NOTHING_DONE = "Not done yet, nothing was changed."
-WAITS = "The user wants to wait. Do something else, or work in a fork or a worktree of your own."
-ASKED_TO_GIVE_WAY = (
-    "The user asked that session to give way; until it does, its work is left alone. Do something else first."
-)
+WAITS = "The user wants to wait."
+WAITS_ADVICE = "Do something else, or work in a fork or a worktree of your own."
+ASKED_TO_GIVE_WAY = "The user asked that session to give way; until it does, its work is left alone."
+GIVES_WAY_ADVICE = "Do something else first."
 
 PATHS_NAMED = 5
 """Files that a question about a call that does not work names."""
@@ -124,9 +122,9 @@ class PolicyState(Struct):
 
 
 class Denied(Struct, frozen=True):
-    """A call that does not run: `sentence` tells the model why, `shown` the user."""
+    """A call that does not run: `for_model` says why and what to do, `shown` says why to the user."""
 
-    sentence: str
+    for_model: str
     shown: str
 
 
@@ -325,21 +323,24 @@ class PermissionChecker:
             wording.changed = words
         is_claimed = latest.rule == CLAIMED
         if not answer.allows:
-            return _refused(words) if words or not is_claimed else _waits(latest, WAITS)
+            return _refused(words) if words or not is_claimed else _waits(latest, WAITS, WAITS_ADVICE)
         takes_over = is_claimed and answer is PermissionAnswer.ALLOW_ALWAYS
         if gives_way is not None and await gives_way(takes_over=takes_over):
-            return _waits(latest, ASKED_TO_GIVE_WAY)
+            return _waits(latest, ASKED_TO_GIVE_WAY, GIVES_WAY_ADVICE)
         return None
 
     async def offer_outside(
         self, turn_id: TurnId, accesses: tuple[Access, ...], view: ToolCallView, stopped: str
-    ) -> str:
-        """Ask the user whether a call that the sandbox stopped is to run outside; a sentence when it is not.
+    ) -> Denied | None:
+        """Ask the user whether a call that the sandbox stopped is to run outside; None when it is.
 
         Each command is offered once: a user who declined is not asked again for the same.
         """
         if accesses in self._state.declined_outside:
-            return f"{stopped} The user has declined to run it outside the sandbox."
+            return Denied(
+                f"{stopped} The user has declined to run it outside the sandbox.",
+                f"{stopped} You did not let it run outside the sandbox.",
+            )
         # Late, as in `decide`.
         from pattern_acp.policy.decide import outside_offer
 
@@ -349,10 +350,13 @@ class PermissionChecker:
                 await self.announce(turn_id, decision, accesses, view.call_id)
                 answer, words = await self._ask(turn_id, decision, accesses, view)
         if answer.allows:
-            return ""
+            return None
         self._state.declined_outside.add(accesses)
-        said = f" They wrote: {words}" if words else ""
-        return f"{stopped} The user declined to run it outside the sandbox.{said}"
+        declined = f"{stopped} The user declined to run it outside the sandbox."
+        shown = f"{stopped} You did not let it run outside the sandbox."
+        if not words:
+            return Denied(declined, shown)
+        return Denied(f"{declined} They wrote: {words}", f"{shown} You wrote: {words}")
 
     async def _ask(
         self,
@@ -505,17 +509,19 @@ def _refused(words: str) -> Denied:
     return Denied(REFUSED_WITH_WORDS.format(words), f"{REFUSED_BY_PERSON} You wrote: {words}")
 
 
-def _waits(decision: Decision, sentence: str) -> Denied:
+def _waits(decision: Decision, sentence: str, advice: str) -> Denied:
     """Refusal of a call that waits for another session."""
-    text = f"{NOTHING_DONE}\n{decision.reason}\n{sentence}"
-    return Denied(text, text)
+    shown = f"{NOTHING_DONE}\n{decision.reason}\n{sentence}"
+    return Denied(f"{shown} {advice}", shown)
 
 
 def _settled(decision: Decision) -> Denied | None:
     if decision.verdict is Verdict.ALLOW:
         return None
     if decision.rule == CLAIMED:
-        # The last line is what the model does next.
-        return Denied(decision.reason, decision.reason.rpartition("\n")[0])
+        advice = CLAIM_ADVICE.get(decision.source, "")
+        # Journals of earlier releases have the advice in the reason.
+        shown = decision.reason.removesuffix(f"\n{advice}")
+        return Denied(f"{shown}\n{advice}".rstrip(), shown)
     shown = f"Not allowed: {decision.reason}"
     return Denied(f"{shown} Do not try to get round this; tell the user if it matters.", shown)

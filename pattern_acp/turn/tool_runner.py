@@ -31,6 +31,8 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.text_limits import SHOWN_NAME, one_line
 from pattern_acp.domain.tool_calls import (
+    NOTHING_RAN,
+    Advised,
     FilesChanged,
     TerminalContent,
     TextContent,
@@ -98,8 +100,8 @@ class BeforeEdits(Protocol):
         """Hear that the user allowed a call that meets claims of others; whether it waits until they are given back."""
         ...
 
-    async def before(self, accesses: Sequence[Access]) -> str:
-        """Text that the model reads instead of the effect of a call with these accesses; empty to let the call run."""
+    async def before(self, accesses: Sequence[Access]) -> Advised | None:
+        """Text instead of the effect of a call with these accesses; None to let the call run."""
         ...
 
 
@@ -145,15 +147,12 @@ class AroundEffects(Protocol):
         ...
 
 
-def held_back(view: ToolCallView, warning: str) -> ToolOutcome:
-    """The result of a call that waits until the model has read what memory says about its files.
-
-    The last line of a warning is what the model does next; the user does not see it.
-    """
-    shown = (*view.content, TextContent(warning.rpartition("\n")[0] or warning))
+def held_back(view: ToolCallView, warning: Advised) -> ToolOutcome:
+    """The result of a call that waits until the model has read what memory says about its files."""
+    shown = (*view.content, TextContent(warning.shown))
     title = f"{view.title} (held: memory warns)"
     return ToolOutcome(
-        warning, is_error=True, content=shown, origin=Origin.MEMORY, title=title, failure="memory.warned"
+        warning.for_model, is_error=True, content=shown, origin=Origin.MEMORY, title=title, failure="memory.warned"
     )
 
 
@@ -191,6 +190,11 @@ NAMED_TOOLS = 40
 CUT = "This call was cut at "
 """Beginning of the problem of a call that the answer's limit cut; a replay recognises it only by these words."""
 
+NOTHING_OF_IT = "before it was complete, and nothing of it was done."
+"""End of what the user is shown of such a problem."""
+
+THE_TOOLS = "; the tools are "
+
 WRITERS = ("write_file", "edit_file", "apply_patch")
 """The tools whose calls are long because a file is."""
 
@@ -207,7 +211,7 @@ def cut_problem(name: str, tokens: int, offered: Collection[str], *, window_full
     `window_full`: the context window was full.
     """
     limit = "where the context window was full" if window_full else "the limit of one answer"
-    cut = f"{CUT}{tokens:,} tokens, {limit}, before it was complete, and nothing of it was done."
+    cut = f"{CUT}{tokens:,} tokens, {limit}, {NOTHING_OF_IT}"
     if name not in WRITERS:
         return f"{cut} Make the call shorter, or do the work in several smaller calls."
     edit = "apply_patch" if "edit_file" not in offered and "apply_patch" in offered else "edit_file"
@@ -246,9 +250,11 @@ def read_call(
         CallCutError: the call was cut.
     """
     if was_cut(call):
-        raise CallCutError(call.problem)
+        shown, advice = _two_readers(call.problem)
+        raise CallCutError(shown, advice=advice)
     if call.problem:
-        raise ToolInputError(call.problem)
+        shown, advice = _two_readers(call.problem)
+        raise ToolInputError(shown, advice=advice)
     tool = find_tool(call.name, tools)
     if tool is None:
         known = sorted(tools if offered is None else offered)
@@ -256,14 +262,24 @@ def read_call(
         shown = call.name if len(call.name) <= SHOWN_NAME else f"{call.name[:SHOWN_NAME]}…"
         if call.name in withheld or meant_name(call.name, withheld):
             # replay/session_replay.py reads both sentences.
-            raise ToolInputError(f"The tool {shown!r} is not allowed in this command; the tools are {names}.")
+            raise ToolInputError(f"The tool {shown!r} is not allowed in this command", advice=f"the tools are {names}.")
         near = difflib.get_close_matches(call.name[:SHOWN_NAME].lower(), known, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
-        raise ToolInputError(f"There is no tool named {shown!r}; the tools are {names}.{hint}")
+        raise ToolInputError(f"There is no tool named {shown!r}", advice=f"the tools are {names}.{hint}")
     renamed = (f"read a misspelt name as the tool {tool.spec.name}",) if tool.spec.name != call.name else ()
     arguments, repairs = _arguments(call.arguments)
     fitted = fit_to_schema(arguments, tool.spec.input_schema)
     return ReadCall(tool, fitted.value, (*renamed, *repairs, *fitted.repairs))
+
+
+def _two_readers(problem: str) -> tuple[str, str]:
+    """A problem, recorded in the words that the model reads: what the user is shown of it, and the advice behind."""
+    for end in (NOTHING_OF_IT, NOTHING_RAN):
+        shown, _, advice = problem.partition(f"{end} ")
+        if advice:
+            return f"{shown}{end}", advice
+    shown, names, advice = problem.partition(THE_TOOLS)
+    return shown, names.removeprefix("; ") + advice
 
 
 def find_tool(name: str, tools: Mapping[str, Tool]) -> Tool | None:
@@ -283,20 +299,21 @@ def _arguments(text: str) -> tuple[JsonObject, tuple[str, ...]]:
     try:
         read = read_object(text)
     except (ValueError, RecursionError) as error:
-        raise ToolInputError(_sentence(text)) from error
+        raise ToolInputError(_problem(text), advice="send one JSON object that fits the tool's schema.") from error
     if is_deeper(read.value, MOST_LEVELS):
         raise ToolInputError(
-            f"The arguments are nested in more than {MOST_LEVELS} levels; send an object that fits the tool's schema."
+            f"The arguments are nested in more than {MOST_LEVELS} levels",
+            advice="send an object that fits the tool's schema.",
         )
     return read.value, read.repairs
 
 
-def _sentence(text: str) -> str:
+def _problem(text: str) -> str:
     try:
         json.loads(text)
     except (ValueError, RecursionError):
-        return "The arguments are not valid JSON; send one JSON object that fits the tool's schema."
-    return "The arguments must be one JSON object that fits the tool's schema."
+        return "The arguments are not valid JSON"
+    return "The arguments are no JSON object"
 
 
 logger = logging.getLogger(__name__)
@@ -317,7 +334,8 @@ OUTSIDE_SANDBOX = "none"
 
 RUN_OUTSIDE = "The sandbox stopped it, and it was run again outside, as the user allowed."
 
-SUPERSEDED = "Not run, as the user wrote a message first. Read it, and make this call again if it is still right."
+SUPERSEDED = "Not run, as the user wrote a message first."
+SUPERSEDED_ADVICE = "Read it, and make this call again if it is still right."
 
 CALL_CANCELLED = "The user cancelled this call before it ended, and wants the turn to continue."
 
@@ -578,7 +596,8 @@ class ToolRunner:
 
     def _read(self, call: ToolCallPart) -> ReadCall:
         if refusal := self.refusals.get(call.call_id):
-            raise ToolInputError(refusal)
+            shown, advice = _two_readers(refusal)
+            raise ToolInputError(shown, advice=advice)
         offered = None if self.offered is None else set(self.offered()).intersection(self._tools)
         return read_call(call, self._tools, self.withheld, offered)
 
@@ -649,7 +668,7 @@ class ToolRunner:
             self.repeats.answered(view, decision, goes_on=denied is None)
             if denied is not None:
                 shown = (*view.content, TextContent(denied.shown))
-                outcome = ToolOutcome(denied.sentence, is_error=True, content=shown, failure="policy.refused")
+                outcome = ToolOutcome(denied.for_model, is_error=True, content=shown, failure="policy.refused")
             else:
                 started = self._clock.monotonic()
                 # What the user answered for may run outside.
@@ -672,15 +691,15 @@ class ToolRunner:
 
     async def _before(
         self, prepared: PreparedCall, decide: Callable[[], Decision], claims: list[ClaimElsewhere]
-    ) -> tuple[Decision, str]:
+    ) -> tuple[Decision, Advised | None]:
         """The decision, with the claims of others that it is made by, and the text that holds the call."""
         decision, edits = decide(), self.before_edits
         if edits is None or decision.verdict is Verdict.DENY:
-            return decision, ""
+            return decision, None
         claims += await edits.claims(prepared.accesses)
         if claims:
             decision = decide()
-        return decision, await edits.before(prepared.accesses) if decision.verdict is not Verdict.DENY else ""
+        return decision, await edits.before(prepared.accesses) if decision.verdict is not Verdict.DENY else None
 
     def _way(self, prepared: PreparedCall, claims: Sequence[ClaimElsewhere]) -> GivesWay | None:
         if self.before_edits is None or not claims:
@@ -697,8 +716,9 @@ class ToolRunner:
     ) -> ToolOutcome:
         """Offer the user to run a call outside the sandbox that stopped it; the result of the last run."""
         refused = await self._permissions.offer_outside(turn_id, prepared.accesses, view, outcome.stopped)
-        if refused:
-            return replace(outcome, text=f"{outcome.text}\n{refused}", content=(*outcome.content, TextContent(refused)))
+        if refused is not None:
+            shown = (*outcome.content, TextContent(refused.shown))
+            return replace(outcome, text=f"{outcome.text}\n{refused.for_model}", content=shown)
         again = await self._effect(turn_id, view, prepared, progress)
         return replace(again, text=f"{RUN_OUTSIDE}\n{again.text}", stopped="")
 
@@ -734,7 +754,7 @@ class ToolRunner:
             raise
         except PatternError as error:
             shown = (*(progress.content or view.content), TextContent(error.sentence))
-            return ToolOutcome(error.sentence, is_error=True, content=shown, failure=error.failure_code)
+            return ToolOutcome(error.for_model, is_error=True, content=shown, failure=error.failure_code)
         except Exception:
             logger.exception("the tool %s failed", view.name)
             return ToolOutcome(
@@ -790,7 +810,9 @@ class ToolRunner:
     async def _supersede(self, turn_id: TurnId, call: ToolCallPart, reason: str) -> ToolResultPart:
         """Leave out a call: a new message of the user came before, or the user does not want the work ahead."""
         view = _unprepared(call, find_tool(call.name, self._tools))
-        outcome = ToolOutcome(reason, is_error=True, content=(TextContent(reason),), failure="tool.superseded")
+        # A turn that ends with the call needs no advice.
+        text = f"{reason} {SUPERSEDED_ADVICE}" if reason == SUPERSEDED else reason
+        outcome = ToolOutcome(text, is_error=True, content=(TextContent(reason),), failure="tool.superseded")
         if self.not_agreed:
             outcome = replace(outcome, failure="tool.not-agreed")
         return await self._finish(
@@ -812,7 +834,7 @@ class ToolRunner:
             return await self._run_prepared(turn_id, _Understood(view, failing, looked_at), (), place)
         shown = (TextContent(error.sentence),)
         outcome = ToolOutcome(
-            error.sentence, is_error=True, content=shown, origin=Origin.WORKSPACE, failure=error.failure_code
+            error.for_model, is_error=True, content=shown, origin=Origin.WORKSPACE, failure=error.failure_code
         )
         # In one transaction: a turn that is cancelled between the two would leave a call without an end.
         return await self._finish(turn_id, view, outcome, None, NewEvent(ToolCallStarted(turn_id, view)))

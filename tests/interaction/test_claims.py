@@ -280,13 +280,14 @@ async def test_a_subagent_is_told_that_another_one_beside_it_edits_the_file():
         edit = [WritePath(str(agent.folder / "a.py"))]
         one, other = (EditWarnings(session, InjectionQueue(), name) for name in ("finder", "writer"))
         assert await one.claims(edit) == ()
-        assert await one.before(edit) == ""
+        assert await one.before(edit) is None
         assert await other.claims(edit) == ()
         held = await other.before(edit)
-        assert "Another subagent of the same session edits" in held
-        assert "a.py: finder" in held
-        assert await other.before(edit) == ""
+        assert held is not None
+        assert "Another subagent of the same session edits" in held.shown
+        assert "a.py: finder" in held.shown
+        assert await other.before(edit) is None
         assert "subagent finder" in await said(agent, session.session_id, "/board")
         one.end()
         other.end()
-        assert await EditWarnings(session, InjectionQueue(), "third").before(edit) == ""
+        assert await EditWarnings(session, InjectionQueue(), "third").before(edit) is None

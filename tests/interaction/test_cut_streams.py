@@ -313,8 +313,9 @@ async def test_a_call_that_the_limit_of_tokens_cut_is_shown_as_failed_and_the_tu
         assert [update["title"] for update in agent.editor.of_kind("tool_call")] == ["Create a.txt", "Write new.txt"]
         (ended,) = [update for update in agent.editor.of_kind("tool_call_update") if update.get("status") == "failed"]
         assert "cut at 4,096 tokens" in str(ended)
-        assert "smaller pieces" in str(ended)
-        assert "edit_file" in str(ended)
+        read = line.server.requests[-1][1].decode()
+        assert "smaller pieces" in read
+        assert "edit_file" in read
 
 
 async def test_a_whole_call_of_googles_wire_runs_when_the_limit_cut_what_came_behind_it():

@@ -398,7 +398,7 @@ async def test_what_is_no_skill_or_has_another_writer_is_not_proposed(tmp_path: 
         session = await agent.editor.open_session(str(tmp_path))
         await agent.editor.prompt(session, "Hello.")
         sent = texts(model.requests[1])
-        for words in ("which you did not write", "the name may have letters", "`description` must not be empty"):
+        for words in ("which the agent did not write", "the name may have letters", "`description` must not be empty"):
             assert words in sent
         assert agent.editor.asked == []
 

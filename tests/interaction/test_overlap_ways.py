@@ -10,7 +10,7 @@ from pattern_acp.config.settings import Overlapping, Settings, TurnSettings
 from pattern_acp.journal.events import TurnEnded, TurnStarted
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.session import Session
-from pattern_acp.turn.tool_runner import SUPERSEDED
+from pattern_acp.turn.tool_runner import SUPERSEDED, SUPERSEDED_ADVICE
 from tests.replay.test_replay_turns import replayed
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
@@ -55,7 +55,9 @@ async def test_a_steering_prompt_is_read_with_the_next_request_and_each_prompt_h
         said = [message.text for message in conversation(agent.model.requests[1])]
         assert said[0] == "Read and write."
         assert said[-1] == "Do not write."
-        assert [result.text for result in results_of(agent.model.requests[1])][-1] == SUPERSEDED
+        assert [result.text for result in results_of(agent.model.requests[1])][
+            -1
+        ] == f"{SUPERSEDED} {SUPERSEDED_ADVICE}"
         events = await events_of(agent, session)
         assert [event.message.text for event in of_type(events, TurnStarted)] == ["Read and write.", "Do not write."]
         assert [event.handed_over for event in of_type(events, TurnEnded)] == [True, False]

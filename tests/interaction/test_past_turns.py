@@ -108,7 +108,7 @@ async def test_words_alone_find_what_was_said_and_what_was_done():
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
-        ({}, "Give `query`, `when`, `path`, or `turn`"),
+        ({}, "give `query`, `when`, `path`, or `turn`"),
         ({"when": "some day"}, "`when` names no day"),
         ({"turn": "pattern-acp://session/ses_none?turn=1"}, "No session of this project has that turn"),
     ],

@@ -208,11 +208,11 @@ async def test_a_failed_call_is_shown_like_this():
                                 "type": "content",
                                 "content": {
                                     "type": "text",
-                                    "text": "no.txt does not exist; look for it with find_files or list_directory.",
+                                    "text": "no.txt does not exist.",
                                 },
                             }
                         ],
-                        "rawOutput": "no.txt does not exist; look for it with find_files or list_directory.",
+                        "rawOutput": "no.txt does not exist.",
                     },
                 ]
             )

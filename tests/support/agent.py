@@ -170,12 +170,14 @@ def judge_lines(lines: Sequence[tuple[bool, bytes]]) -> None:
         WireFaultError: a line of the agent is not what ACP allows.
     """
     # The SDK costs half a second, which only those pay who judge.
+    from tests.support.reader_judge import ReaderJudge
     from tests.support.second_judge import SecondJudge
     from tests.support.turn_judge import TurnJudge
     from tests.support.wire import WireJudge
 
     second = any(by_agent and b'"protocolVersion":2' in line for by_agent, line in lines)
-    judges = (SecondJudge(kept_second_schema()),) if second else (WireJudge(kept_schema()), TurnJudge())
+    of_version = (SecondJudge(kept_second_schema()),) if second else (WireJudge(kept_schema()), TurnJudge())
+    judges = (*of_version, ReaderJudge())
     for by_agent, line in lines:
         for judge in judges:
             if by_agent:

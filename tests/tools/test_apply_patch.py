@@ -187,7 +187,7 @@ async def test_a_file_that_changed_since_it_was_read_stops_the_whole_patch(bench
     make_everything(tmp_path)
     await bench.call(ReadFileTool(), path="d.txt")
     (tmp_path / "d.txt").write_text("theirs\n")
-    with pytest.raises(FileChangedError, match=r"d\.txt was changed since you read it.*\n1\ttheirs"):
+    with pytest.raises(FileChangedError, match=r"d\.txt was changed since it was read.*\n1\ttheirs"):
         await apply(bench, *EVERYTHING)
     assert (tmp_path / "a.py").read_bytes() == b"one\r\ntwo"
 
@@ -217,7 +217,7 @@ async def test_edits_follow_each_other_without_reading_again(bench: ToolBench, t
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        (["*** Add File: a", "+x"], r"a exists already; change it with `\*\*\* Update File: a`"),
+        (["*** Add File: a", "+x"], r"a exists already. Nothing was changed. Change it with `\*\*\* Update File: a`"),
         (["*** Update File: nothing", "-x", "+y"], "nothing does not exist.*Nothing was changed"),
         (["*** Delete File: nothing"], "nothing does not exist"),
         (["*** Update File: a", "*** Move to: b"], "b exists already, so nothing is moved there"),

@@ -55,7 +55,7 @@ async def test_an_edit_of_a_file_that_changed_since_it_was_read_is_refused_with_
     bench = tool_bench(tmp_path)
     await bench.call(ReadFileTool(), path="a")
     (tmp_path / "a").write_text("theirs\nold\n")
-    with pytest.raises(FileChangedError, match=r"changed since you read it, so nothing was edited\..*\n1\ttheirs"):
+    with pytest.raises(FileChangedError, match=r"changed since it was read, so nothing was edited\..*\n1\ttheirs"):
         await bench.prepare(EditFile(), path="a", edits=[edit("old", "mine")])
     assert (tmp_path / "a").read_text() == "theirs\nold\n"
     await bench.call(EditFile(), path="a", edits=[edit("old", "mine")])
@@ -97,7 +97,7 @@ async def test_an_edit_does_not_count_as_having_read_the_file(tmp_path: Path):
     (tmp_path / "a").write_text("one\ntwo\n")
     bench = tool_bench(tmp_path)
     await bench.call(EditFile(), path="a", edits=[edit("one", "1")])
-    with pytest.raises(FileChangedError, match="you have not read it yet"):
+    with pytest.raises(FileChangedError, match="has not been read yet"):
         await bench.call(WriteFile(), path="a", content="x")
 
 

@@ -73,7 +73,7 @@ def test_a_missing_passage_is_anchored_at_a_line_that_is_there():
 
 
 def test_a_missing_passage_without_likeness_says_so():
-    with pytest.raises(EditPassageError, match="No line is like it; read the file again"):
+    with pytest.raises(EditPassageError, match=r"No line is like it\. Read the file again"):
         edited("alpha\n", "############", "x")
 
 

@@ -148,7 +148,7 @@ async def test_without_a_background_nothing_is_started_there(tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ({"action": "read"}, "Name the `job` to read"),
+        ({"action": "read"}, "There is no `job` to read"),
         ({"action": "write", "job": "job1", "key": "none"}, "There is nothing to write"),
         ({"action": "write", "job": "job1", "text": "x" * 5000}, "put it into a file"),
         ({"action": "restart", "job": "job1"}, "`action`"),

@@ -140,7 +140,7 @@ async def test_a_missing_file_brings_up_names_that_are_like_it(tmp_path: Path):
     (tmp_path / "src" / "Main.py").touch()
     with pytest.raises(ToolFailedError, match=r"src/mian.py does not exist; did you mean src/Main.py\?"):
         await tool_bench(tmp_path).call(ReadFileTool(), path="src/mian.py")
-    with pytest.raises(ToolFailedError, match="does not exist; look for it with find_files or list_directory"):
+    with pytest.raises(ToolFailedError, match=r"does not exist\. Look for it with find_files or list_directory"):
         await tool_bench(tmp_path).call(ReadFileTool(), path="src/zzzzzz")
     with pytest.raises(ToolFailedError, match="nor does its folder"):
         await tool_bench(tmp_path).call(ReadFileTool(), path="no/such")

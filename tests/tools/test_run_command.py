@@ -112,7 +112,7 @@ async def test_a_command_is_ended_at_its_time_limit(tmp_path: Path, client_owned
         outcome = await tool_bench(tmp_path, terminal).call(RunCommandTool(), command="sleep", timeout_seconds=1)
     assert (terminal.commands[0].killed, terminal.commands[0].released) == (True, True)
     assert outcome.is_error
-    assert outcome.text.startswith("The command was ended at its time limit of 1 s;")
+    assert outcome.text.startswith("The command was ended at its time limit of 1 s.")
     assert outcome.text.endswith("started")
 
 
@@ -229,6 +229,6 @@ async def test_the_same_program_runs_where_it_needs_none(tmp_path: Path, line: s
 async def test_a_command_that_failed_at_a_question_says_that_there_is_no_input(tmp_path: Path):
     asks = terminal_of("package name: (demo) ", status=ExitStatus(1))
     outcome = await tool_bench(tmp_path, asks).call(RunCommandTool(), command="npm init")
-    assert "It asked for input, and there is none: use flags that need no answer" in outcome.text
+    assert "It asked for input, and there is none. Use flags that need no answer" in outcome.text
     fails = terminal_of("1 failed\n", status=ExitStatus(1))
     assert "asked" not in (await tool_bench(tmp_path, fails).call(RunCommandTool(), command="pytest")).text

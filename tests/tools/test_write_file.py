@@ -42,7 +42,7 @@ async def test_a_file_that_was_read_is_replaced(tmp_path: Path):
 async def test_a_file_that_was_not_read_is_shown_instead_of_overwritten(tmp_path: Path):
     (tmp_path / "a").write_text("old\n")
     bench = tool_bench(tmp_path)
-    with pytest.raises(FileChangedError, match=r"a exists, and you have not read it yet\. Nothing was .*\n1\told"):
+    with pytest.raises(FileChangedError, match=r"a exists, and has not been read yet\. Nothing was .*\n1\told"):
         await bench.call(WriteFile(), path="a", content="new\n")
     assert (tmp_path / "a").read_text() == "old\n"
     await bench.call(WriteFile(), path="a", content="new\n")
@@ -54,7 +54,7 @@ async def test_a_file_that_changed_since_it_was_read_is_shown_instead_of_overwri
     bench = tool_bench(tmp_path)
     await bench.call(ReadFileTool(), path="a")
     (tmp_path / "a").write_text("theirs\n")
-    with pytest.raises(FileChangedError, match=r"a was changed since you read it\. Nothing was .*\n1\ttheirs"):
+    with pytest.raises(FileChangedError, match=r"a was changed since it was read\. Nothing was .*\n1\ttheirs"):
         await bench.call(WriteFile(), path="a", content="mine\n")
 
 

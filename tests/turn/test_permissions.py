@@ -55,7 +55,7 @@ async def test_what_is_denied_never_asks():
     it = bench(mode=Mode.PLAN)
     refusal = await it.authorize()
     assert refusal is not None
-    assert refusal.sentence.startswith("Not allowed: Plan mode")
+    assert refusal.for_model.startswith("Not allowed: Plan mode")
     assert it.approver.requests == []
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.tool_calls import TextContent
 from pattern_acp.policy.paths import is_inside_any
 from pattern_acp.session.subagents.kinds import TurnParts, give_back, tools_for
 from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolInputError, ToolOutcome
@@ -65,7 +66,7 @@ class Subagents:
 
     async def run(self, task: DelegatedTask, call_id: ToolCallId, progress: Progress) -> ToolOutcome:
         """See `Delegation.run`."""
-        from pattern_acp.session.subagents.graph import failed_sentence, not_started_sentence
+        from pattern_acp.session.subagents.graph import failed_sentence, not_started
 
         task, graph = self._narrowed(task), self._known()
         if task.background:
@@ -78,9 +79,9 @@ class Subagents:
             for other in needed:
                 await other.ended.wait()
             if failed := [other for other in needed if other.failure]:
-                sentence = not_started_sentence(node, failed)
-                node.end(reason=sentence)
-                return ToolOutcome(sentence, is_error=True)
+                why = not_started(node, failed)
+                node.end(reason=why.shown)
+                return ToolOutcome(why.for_model, is_error=True, content=(TextContent(why.shown),))
             outcome = await self._run(node, task, call_id, progress)
         except PatternError as error:
             node.end(reason=error.sentence)

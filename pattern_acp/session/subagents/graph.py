@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.tool_calls import Advised
 from pattern_acp.rewind.landing import in_order
 from pattern_acp.tools.delegate import NAME_CHARACTERS
 
@@ -133,10 +134,11 @@ def failed_sentence(node: GraphNode, affected: Sequence[str]) -> str:
     )
 
 
-def not_started_sentence(node: GraphNode, failed: Iterable[GraphNode]) -> str:
+def not_started(node: GraphNode, failed: Iterable[GraphNode]) -> Advised:
     """Reasons why a node did not start, and what can be done."""
     causes = " ".join(f"{each.node_id} did not succeed: {one_line(each.failure, 300)}" for each in failed)
-    return f"{node.node_id} was not started. {causes} Delegate what failed again first, or do this part without it."
+    advice = "Delegate what failed again first, or do this part without it."
+    return Advised(f"{node.node_id} was not started. {causes}", advice)
 
 
 def _name(arguments: JsonObject) -> str:
