@@ -17,7 +17,9 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.memory import vectors
 from pattern_acp.memory.embeddings import Embedder, EmbedderError, TextUse, Vector
+from pattern_acp.memory.recall import without_speakers
 from pattern_acp.memory.repeats import find_repeats, store_repeats
+from pattern_acp.memory.turns import names_of
 from pattern_acp.memory.vectors import QueryVector, QueuedText, VectorTable
 
 T = TypeVar("T")
@@ -139,6 +141,8 @@ class Indexer:
                     await self.catch_up(CATCH_UP)
             elif waits and not hurried:
                 await self._catch_up_with_fresh(table)
+            if names_of(text):
+                text = await self._database.read(lambda tx, query=text: without_speakers(tx, query))
             with anyio.fail_after(HURRIED_SECONDS if hurried else QUERY_SECONDS):
                 (vector,) = await self._embedder.embed((text,), TextUse.QUERY)
         except EmbedderError as error:

@@ -5,7 +5,7 @@ or why. Every write carries the number of the event whose text it indexes (rule 
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import tzinfo
 from heapq import nlargest
@@ -31,12 +31,21 @@ from pattern_acp.memory.turns import (
     TurnPlace,
     dated_score,
     is_speaker,
+    names_of,
     spread_of,
     weight_of,
     window_scores,
+    without_names,
 )
 from pattern_acp.memory.vectors import EXACT_ENTRIES, QueryVector, extent_of, meanings, nearest
-from pattern_acp.memory.words import match_expression, names_identifier, query_terms, split_identifiers, with_forms
+from pattern_acp.memory.words import (
+    STOP_WORDS,
+    match_expression,
+    names_identifier,
+    query_terms,
+    split_identifiers,
+    with_forms,
+)
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -285,7 +294,7 @@ def search(
     words = occurring(tx, every_form)
     # A speaker's name is in each of their turns, of which BM25 would put the shortest first. Where a day is asked for,
     # it tells the turns of that day apart.
-    if not asked.days and (speakers := _speakers(tx, asked)):
+    if not asked.days and (speakers := _speakers(tx, asked.names)):
         telling = words.without(speakers)
         words = telling if telling.counts or vector is not None else words
     candidates = retrieve_candidates(tx, words, filters, vector, asked, zone)
@@ -306,10 +315,19 @@ _SPEAKER_SAMPLE = 40
 """Newest passages with a name that say whether it is a speaker's."""
 
 
-def _speakers(tx: Transaction, asked: QueryOfTurns) -> list[str]:
-    """The names in the query that say who speaks."""
+def without_speakers(tx: Transaction, query: str) -> str:
+    """The query as its vector needs it: without the names of speakers, unless nothing else is in it.
+
+    Each turn of a speaker has the name, and in a short one it is most of the vector.
+    """
+    plain = without_names(query, _speakers(tx, names_of(query)))
+    return query if STOP_WORDS.issuperset(query_terms(plain)) else plain
+
+
+def _speakers(tx: Transaction, names: Collection[str]) -> list[str]:
+    """Those of some names in lower case that say who speaks."""
     speakers: list[str] = []
-    for name in asked.names:
+    for name in names:
         rows = tx.all(_QUERIES["newest_with"], {"match": match_expression((name,)), "limit": _SPEAKER_SAMPLE})
         if is_speaker(name, [columns.text(row[0]) for row in rows]):
             speakers.append(name)
@@ -447,7 +465,7 @@ WEIGHED = 50
 FACT_MEANING = 0.8
 """Share of meaning for blocks and archival entries: short facts are asked for in other words than theirs."""
 
-MESSAGE_MEANING = 0.5
+MESSAGE_MEANING = 0.6
 """Share of meaning for messages."""
 
 IDENTIFIER_MEANING = 0.3

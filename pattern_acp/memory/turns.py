@@ -166,13 +166,22 @@ class QueryOfTurns(NamedTuple):
     @classmethod
     def of(cls, query: str, now_ms: int, zone: tzinfo | None) -> "QueryOfTurns":
         """Read a query that is asked now."""
-        names = frozenset(word.removesuffix("'s").removesuffix("\u2019s") for word in _names(query))
         days = days_named(query, day_at(now_ms, zone))
-        return cls(names, days, not days and _WHEN.search(query.lower()) is not None)
+        return cls(names_of(query), days, not days and _WHEN.search(query.lower()) is not None)
 
 
-def _names(query: str) -> Iterator[str]:
-    return (word.lower() for word in _WORD.findall(query) if word[0].isupper())
+def names_of(query: str) -> frozenset[str]:
+    """The words of a query that may be the name of a speaker, in lower case: capitalised ones that say something."""
+    return frozenset(_name(word) for word in _WORD.findall(query) if word[0].isupper()) - STOP_WORDS
+
+
+def _name(word: str) -> str:
+    return word.lower().removesuffix("'s").removesuffix("\u2019s")
+
+
+def without_names(query: str, names: Collection[str]) -> str:
+    """A query without some names in lower case."""
+    return _WORD.sub(lambda word: "" if _name(word[0]) in names else word[0], query) if names else query
 
 
 def is_speaker(name: str, texts: Sequence[str]) -> bool:

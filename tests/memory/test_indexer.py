@@ -103,6 +103,13 @@ async def test_a_query_does_not_wait_for_texts_of_the_source_that_it_leaves_out(
     assert (await indexer.state()).waiting == 0
 
 
+async def test_a_question_about_a_speaker_is_embedded_without_the_name(constellation: Constellation):
+    await constellation.database.write(lambda tx: say(tx, *(f"Marta: Note {number}." for number in range(20))))
+    embedder = SlowEmbedder()
+    await Indexer(constellation.database, embedder, constellation.clock).query("What did Marta inherit in Graz?")
+    assert [text.split() for text, _ in embedder.asked] == [["What", "did", "inherit", "in", "Graz?"]]
+
+
 async def test_a_slow_embedder_is_not_waited_for(constellation: Constellation):
     others = [f"text {number}" for number in range(FRESH)]
     await constellation.database.write(lambda tx: say(tx, "Authentication is by key.", "Use tabs.", *others))

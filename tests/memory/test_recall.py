@@ -17,7 +17,16 @@ from pattern_acp.memory.embeddings import HASHED_NGRAMS, EmbeddingModel, hashed_
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.passages import EXCERPT, block_passages
-from pattern_acp.memory.recall import MessageKind, SearchResult, Why, index_message, is_guess, remove_source, search
+from pattern_acp.memory.recall import (
+    MessageKind,
+    SearchResult,
+    Why,
+    index_message,
+    is_guess,
+    remove_source,
+    search,
+    without_speakers,
+)
 from pattern_acp.memory.vectors import QueryVector, VectorTable
 from tests.support.constellation import Constellation, temporary_constellation
 
@@ -206,6 +215,17 @@ async def test_a_speakers_short_turns_do_not_hide_the_turn_that_answers(constell
         return look(tx, "Who bought Marta's greenhouse?")[0].text
 
     assert "a family from Graz" in await constellation.database.write(run)
+
+
+async def test_the_vector_of_a_question_leaves_out_the_names_of_speakers_and_no_others(constellation: Constellation):
+    def run(tx: Transaction) -> list[str]:
+        for number in range(20):
+            talk(tx, f"Marta: Beautiful {number}.", "Graz is where the greenhouse went.")
+        questions = ("Who bought Marta's greenhouse?", "What about Marta?", "Where is Graz?")
+        return [" ".join(without_speakers(tx, one).split()) for one in questions]
+
+    told = await constellation.database.write(run)
+    assert told == ["Who bought greenhouse?", "What about Marta?", "Where is Graz?"]
 
 
 async def test_only_the_name_of_a_speaker_still_finds_turns(constellation: Constellation):
