@@ -40,6 +40,7 @@ from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.decision import Lifetime
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, revoke_grant, store_grant
+from pattern_acp.session.whole_answers import WholeAnswers
 from pattern_acp.tasks.presence import note_task_turn
 from pattern_acp.trust.records import remove_agreement, store_agreement
 from pattern_acp.turn.recorder import NewEvent
@@ -67,6 +68,7 @@ class SessionProjections:
         self._skill_calls: set[ToolCallId] = set()
         self._job = ("", "")
         """The job that is worked on, and the turn whose requests draw on its hold."""
+        self._answers = WholeAnswers()
         self._calls: dict[str, ToolCallView] = {}
         """Calls that have not ended."""
         self._memory = memory
@@ -82,15 +84,16 @@ class SessionProjections:
     def apply(self, tx: Transaction, new: NewEvent, seq: int) -> None:
         """Change the rows that follow from `new`, whose event has the number `seq`."""
         now = self._clock.now_ms()
+        answer = self._answers.follow(new.event)
         match new.event:
             case TurnStarted(message=message, command=command):
                 sessions.note_prompt(tx, self._session_id, seq=seq, at_ms=now)
                 if not command:
                     self._index(tx, "user", message, now, seq)
-            case MessageRecorded(message=message, for_model=for_model):
+            case MessageRecorded():
                 sessions.touch(tx, self._session_id, seq=seq, at_ms=now)
-                if for_model:
-                    self._index(tx, "assistant", message, now, seq)
+                if answer is not None:
+                    self._index(tx, "assistant", answer, now, seq)
             case SessionTitled(title):
                 sessions.set_title(tx, self._session_id, title, seq=seq, at_ms=now)
             case SessionConfigured():

@@ -11,6 +11,7 @@ import json
 import mmap
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import cast
 from urllib.parse import quote
@@ -26,6 +27,7 @@ from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
 from pattern_acp.definitions.sources import forget_in_sources, sources_with
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import BlockError, DatabaseError
+from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.structural_keys import TextRole, walk
 from pattern_acp.journal.bundle import mask_texts
@@ -72,6 +74,7 @@ from pattern_acp.memory.forgotten import MARKS, REDACTED, Forgotten, forget_pass
 from pattern_acp.memory.history import run_on_history
 from pattern_acp.memory.recall import mask_entries
 from pattern_acp.memory.service.forget import ForgettingElsewhere, with_names
+from pattern_acp.session.whole_answers import ANSWER_EVENTS, WholeAnswers
 from pattern_acp.tasks.claims import drop_claims
 from pattern_acp.tasks.forget import forget_in_tasks, tasks_with
 from pattern_acp.tools.registry import parameter_names
@@ -169,12 +172,29 @@ def take_out(tx: Transaction, wanted: RedactionWanted, *, at_ms: int) -> Redacti
         titles = [e.event.title for e in read_stream(tx, session) if isinstance(e.event, SessionTitled)]
         # The newest one, which may be another than the one that lost words.
         mask_titles(tx, lambda _: titles[-1], audit_seq=audit.seq, only=session)
-    for one in done.events:
-        if isinstance(one.event, TurnStarted | MessageRecorded):
-            message = one.event.message
-            forget_message(tx, one.stream, message.message_id, message.searched, seq=audit.seq)
+    for stream in {one.stream for one in done.events}:
+        changed = {
+            one.event.message.message_id
+            for one in done.events
+            if one.stream == stream and isinstance(one.event, TurnStarted | MessageRecorded)
+        }
+        for message in _searched_of(tx, stream, changed):
+            forget_message(tx, stream, message.message_id, message.searched, seq=audit.seq)
     clean_indexes(tx)
     return replace(done, rows=rows)
+
+
+def _searched_of(tx: Transaction, stream: str, changed: AbstractSet[str]) -> list[Message]:
+    """The prompts and whole answers that some messages of a stream are, or are part of."""
+    answers = WholeAnswers()
+    found: dict[str, Message] = {}
+    for entry in read_stream(tx, stream, kinds=ANSWER_EVENTS) if changed else ():
+        event, answer = entry.event, answers.follow(entry.event)
+        if isinstance(event, TurnStarted | MessageRecorded):
+            message = answer or event.message
+            if event.message.message_id in changed or message.message_id in found:
+                found[message.message_id] = message
+    return list(found.values())
 
 
 def _mask_rows(tx: Transaction, session_id: str, words: Forgotten, *, seq: int, at_ms: int) -> int:

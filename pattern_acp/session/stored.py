@@ -18,6 +18,7 @@ from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.errors import MissingSessionError, NotDeletedError
 from pattern_acp.journal.events import (
+    ContextAdded,
     Event,
     MessageRecorded,
     PlanUpdated,
@@ -152,9 +153,12 @@ def _index_again(tx: Transaction, session_id: str, recorded: list[Recorded], own
         move_messages(tx, fork, session_id, upto_seq=fork_seq)
     # Late: only what brings a session back or rebuilds the index reads past turns.
     from pattern_acp.session.past_turns import deed_of
+    from pattern_acp.session.whole_answers import WholeAnswers
 
+    answers = WholeAnswers()
     calls: dict[str, ToolCallView] = {}
     for entry in recorded:
+        answer = answers.follow(entry.event)
         match entry.event:
             case ToolCallStarted(call=call):
                 calls[call.call_id] = call
@@ -164,8 +168,8 @@ def _index_again(tx: Transaction, session_id: str, recorded: list[Recorded], own
                     index_deed(tx, session_id, owner, deed.searched, at_ms=entry.at_ms, seq=entry.seq)
             case TurnStarted(message=message, command=""):
                 _index(tx, session_id, owner, "user", message, entry)
-            case MessageRecorded(message=message, for_model=True):
-                _index(tx, session_id, owner, "assistant", message, entry)
+            case MessageRecorded() if answer is not None:
+                _index(tx, session_id, owner, "assistant", answer, entry)
             case _:
                 pass
     # Of plans, the last one alone is found.
@@ -209,7 +213,7 @@ def _record(tx: Transaction, session_id: str, event: Event, now: int) -> int:
     return append(tx, session_id, event, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now).seq
 
 
-_INDEXED = (TurnStarted, MessageRecorded, PlanUpdated, ToolCallStarted, ToolCallFinished)
+_INDEXED = (TurnStarted, MessageRecorded, ContextAdded, PlanUpdated, ToolCallStarted, ToolCallFinished)
 
 
 def index_all(tx: Transaction, told: Callable[[int, int], object] = lambda _done, _of: None) -> None:

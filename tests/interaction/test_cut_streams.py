@@ -11,13 +11,18 @@ from msgspec.structs import replace
 
 from pattern_acp.cli.journal import current_means
 from pattern_acp.config.settings import Quirks, Settings, TurnSettings, Wire
+from pattern_acp.db.connection import Transaction
 from pattern_acp.journal.events import ErrorReported, MessageRecorded, UsageReported
 from pattern_acp.journal.history import read_history
+from pattern_acp.journal.reader import read_stream
+from pattern_acp.memory.recall import remove_source
 from pattern_acp.providers.http import Deadlines
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import Pause, ScriptedProvider, ScriptStep, ScriptUsage
 from pattern_acp.replay.comparison import replay_turns
+from pattern_acp.session.redaction import RedactionWanted, redact_session
 from pattern_acp.session.session_row_rebuild import replay
+from pattern_acp.session.stored import index_session
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
 from tests.support.fault_server import Piece, http_answer
@@ -136,6 +141,38 @@ async def test_an_answer_that_breaks_off_goes_on_by_itself(wire: Wire, kind: str
         report = await replay_turns(session, recorded, current_means())
         assert (report.difference, report.requests) == (None, 3)
         assert (await agent.database.read(lambda tx: replay(tx, session))).difference is None
+
+
+async def test_an_answer_that_went_on_by_itself_is_one_memory_also_after_a_rebuild_and_a_redaction():
+    wire: Wire = "anthropic"
+
+    def indexed(tx: Transaction) -> list[str]:
+        rows = tx.all("SELECT text FROM search_entries WHERE kind IN ('user', 'assistant') ORDER BY id")
+        return [str(row[0]) for row in rows]
+
+    def index_anew(tx: Transaction) -> list[str]:
+        remove_source(tx, session)
+        index_session(tx, session, str(agent.folder))
+        return indexed(tx)
+
+    def second_half(tx: Transaction) -> int:
+        (place,) = [
+            one.session_seq
+            for one in read_stream(tx, session)
+            if isinstance(one.event, MessageRecorded) and one.event.message.text == "wer."
+        ]
+        return place
+
+    async with at_faulty_line(wire) as (agent, line, session):
+        line.server.then = [(http_answer(stream_of(wire, [ScriptStep(text="wer.")])),)]
+        line.server.pieces = broken(wire, "limit")
+        await agent.editor.prompt(session, "Go.")
+        assert await agent.database.read(indexed) == ["Go.", "Half an answer."]
+        assert await agent.database.write(index_anew) == ["Go.", "Half an answer."]
+        place = await agent.database.read(second_half)
+        await redact_session(agent.database, RedactionWanted(session, place), at_ms=1)
+        prompt, answer = await agent.database.read(indexed)
+        assert (prompt, answer[:11], "wer." in answer) == ("Go.", "Half an ans", False)
 
 
 CONTINUING: tuple[tuple[Wire, str, str, JsonDict], ...] = (
