@@ -54,19 +54,23 @@ def run_call(arguments: TypedCommand, process: Process) -> int:
             result = resolve_name(group.without)(arguments)
         if isinstance(result, int):
             return result
-        show_result(result, arguments, process)
+        return show_result(result, arguments, process)
     except MissingSessionError as error:
-        sentence = f"There is no session {error.session_id}; `pattern-acp sessions list --all` lists them."
-        raise PatternError(sentence, failure_code=error.failure_code) from error
+        raise unknown_session(error) from error
     except OutputClosed:
         return EXIT_OK
     except KeyboardInterrupt:
         return EXIT_CANCELLED
-    return EXIT_ERROR if result.is_failure else EXIT_OK
 
 
-def show_result(result: Result, call: TypedCommand, process: Process) -> None:
-    """Write a result to stdout, as JSON where a program reads it.
+def unknown_session(error: MissingSessionError) -> PatternError:
+    """The error as a terminal shows it, with the command that lists the sessions."""
+    sentence = f"There is no session {error.session_id}; `pattern-acp sessions list --all` lists them."
+    return PatternError(sentence, failure_code=error.failure_code)
+
+
+def show_result(result: Result, call: TypedCommand, process: Process) -> int:
+    """Write a result to stdout, as JSON where a program reads it, or a page into its file; the exit code.
 
     Raises:
         OutputClosed: the reader went away.
@@ -82,11 +86,22 @@ def show_result(result: Result, call: TypedCommand, process: Process) -> None:
             import webbrowser
 
             webbrowser.open(path.as_uri())
-    elif call.json:
+        return EXIT_OK
+    return show_answer(result, process, as_json=call.json, pager=not call.shared.get("no_pager", True))
+
+
+def show_answer(result: Result, process: Process, *, as_json: bool, pager: bool = False) -> int:
+    """Write a result to stdout, as JSON where a program reads it; the exit code.
+
+    Raises:
+        OutputClosed: the reader went away.
+    """
+    if as_json:
         # Words are told to a program as they are to the user.
         write_json({"answer": plain(result.document)} if isinstance(result, Said) else result.value)
     else:
-        show_parts(result.document, process.environ, pager=not call.shared.get("no_pager", True))
+        show_parts(result.document, process.environ, pager=pager)
+    return EXIT_ERROR if result.is_failure else EXIT_OK
 
 
 def write_page(page: HtmlPage, named: str) -> Path:

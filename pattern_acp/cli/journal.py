@@ -1,6 +1,6 @@
 """Carrying out `pattern-acp journal`: verify, anchor, export, redact, rebuild, replay, tail.
 
-Owns: opening the constellation, the questions, anchors in git notes, and what is printed. Must not know: what a sound
+Owns: opening the constellation, the questions, anchors in git notes, and the results. Must not know: what a sound
 chain is, how words are taken out, how a constellation is rebuilt, or what a replay compares.
 """
 
@@ -8,39 +8,50 @@ import difflib
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import anyio
 import anyio.to_thread
 import msgspec
-from msgspec import Struct, structs, to_builtins
+from msgspec import structs, to_builtins
 from msgspec.structs import replace
 
 from pattern_acp import __version__
 from pattern_acp.acp.updates import EditorAbilities, agent_chunks, live_updates
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Journal
-from pattern_acp.cli.command_runner import constellation_path, full_id, open_for_command, refuse_if_lost
-from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_json, write_line, write_sentence
+from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_OK, Journal
+from pattern_acp.cli.command_runner import (
+    constellation_path,
+    full_id,
+    open_for_command,
+    refuse_if_lost,
+    show_answer,
+    unknown_session,
+)
+from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_line
+from pattern_acp.cli.rendering import plain
+from pattern_acp.commands.document import Fence, Paragraph, Part, Result, Said
 from pattern_acp.config.load import known_secrets
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock, local_minute
-from pattern_acp.domain.errors import DatabaseError, JournalError
+from pattern_acp.domain.errors import DatabaseError, JournalError, PatternError
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.bundle import BundledStream, Mask, bundled_streams, make_bundle, mask_texts, without_content
 from pattern_acp.journal.codec import decode, encode
-from pattern_acp.journal.errors import AnchorError
+from pattern_acp.journal.errors import AnchorError, MissingSessionError
 from pattern_acp.journal.events import Event, MessageRecorded, SessionCreated, SessionTitled
 from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.journal.reader import ChainReport, Recorded, verify_stream
 from pattern_acp.journal.redact import redacted_among
 from pattern_acp.journal.streams import EventHead, event_hash, is_stream, newest_heads, stream_position, streams_by_use
-from pattern_acp.journal.verify_bundle import EVENTS, Anchor, describe, parse_anchor, verify_bundle
+from pattern_acp.journal.verify_bundle import EVENTS, Anchor, BundleReport, describe, parse_anchor, verify_bundle
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.recovery.rebuild import RebuildReport, rebuild_into, take_place
@@ -65,33 +76,40 @@ MOST_AT_ONCE = 1_000
 """Most new events of one look; more come with the next ones."""
 
 
-async def tail(database: Database, arguments: Journal) -> int:
-    """Print the newest events, and go on until interrupted."""
+class EventShown(Result, frozen=True):
+    """One event, without its content; `of_one` where only its stream is followed."""
+
+    head: EventHead
+    of_one: bool
+
+    @property
+    def value(self) -> object:
+        """The event alone."""
+        return self.head
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """One line."""
+        head = self.head
+        where = "" if self.of_one else f"{head.stream}  "
+        who = f"{head.actor}/{head.origin}  {head.size:,} B"
+        about = f"  {head.item}" if head.item else ""
+        return (Fence(f"{local_minute(head.at_ms)}  {where}{head.session_seq:>6}  {head.kind:<22} {who}{about}"),)
+
+
+async def tail(database: Database, arguments: Journal) -> AsyncGenerator[EventShown, None]:
+    """Yield the newest events, and go on until interrupted."""
     stream = arguments.target or None
     heads = await database.read(lambda tx: newest_heads(tx, stream, after=0, limit=max(arguments.lines, 1)))
     for head in heads if arguments.lines else ():
-        _print_head(head, arguments)
+        yield EventShown(head, stream is not None)
     newest = heads[-1].seq if heads else 0
     while arguments.follow:
         await anyio.sleep(LOOK_SECONDS)
         heads = await database.read(lambda tx, n=newest: newest_heads(tx, stream, after=n, limit=MOST_AT_ONCE))
         for head in heads:
-            _print_head(head, arguments)
+            yield EventShown(head, stream is not None)
             newest = head.seq
-    return EXIT_OK
-
-
-def _print_head(head: EventHead, arguments: Journal) -> None:
-    if arguments.json:
-        names = ("seq", "stream", "session_seq", "at_ms", "kind", "actor", "origin", "item", "size")
-        write_json({name: getattr(head, name) for name in names})
-        return
-    where = "" if arguments.target else f"{head.stream}  "
-    about = f"  {printable(head.item)}" if head.item else ""
-    write_line(
-        f"{local_minute(head.at_ms)}  {where}{head.session_seq:>6}  {head.kind:<22} {head.actor}/{head.origin}"
-        f"  {head.size:,} B{about}"
-    )
 
 
 NOTES = "pattern-acp"
@@ -102,39 +120,102 @@ EVERY = 1_000_000
 GIT_SECONDS = 10.0
 
 
-async def verify_file(arguments: Journal) -> int:
-    """Check a bundle."""
+class BundleChecked(Result, frozen=True):
+    """A bundle that was checked."""
+
+    report: BundleReport
+
+    @property
+    def value(self) -> object:
+        """The report."""
+        return asdict(self.report)
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """Its sentences."""
+        return (Paragraph(describe(self.report)),)
+
+    @property
+    def is_failure(self) -> bool:
+        """True when it is not sound."""
+        return not self.report.ok
+
+
+class StreamChecked(Result, frozen=True):
+    """A session that was checked."""
+
+    stream: str
+    report: ChainReport
+    anchored: bool
+
+    @property
+    def value(self) -> object:
+        """The report, with the session's id."""
+        return {"stream": self.stream, **structs.asdict(self.report), "anchored": self.anchored}
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """One sentence."""
+        report = self.report
+        if not report.ok:
+            return (
+                Paragraph(f"{self.stream}  NOT SOUND at event {report.first_bad_index}: {report.problem}.", "error"),
+            )
+        redacted = f", {report.redacted} redacted" if report.redacted else ""
+        fits = ", the anchor fits" if self.anchored else ""
+        return (Paragraph(f"{self.stream}  sound, {report.events} events{redacted}{fits}"),)
+
+    @property
+    def is_failure(self) -> bool:
+        """True when it is not sound."""
+        return not self.report.ok
+
+
+class Anchored(Result, frozen=True):
+    """The place and hash at which a session's chain has come to."""
+
+    session: str
+    event: int
+    hash: str
+    anchor: str
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """The anchor, which is copied."""
+        return (Fence(self.anchor),)
+
+
+async def verify_file(arguments: Journal) -> BundleChecked:
+    """Check a bundle.
+
+    Raises:
+        PatternError: it cannot be read, or there is no such anchor.
+    """
     anchors = await _anchors(arguments.anchor)
     try:
-        report = await anyio.to_thread.run_sync(verify_bundle, Path(arguments.target), anchors)
+        return BundleChecked(await anyio.to_thread.run_sync(verify_bundle, Path(arguments.target), anchors))
     except OSError as error:
-        write_failure(
-            "cli.file-unusable", f"pattern-acp: {arguments.target} cannot be read: {error.strerror or error}."
-        )
-        return EXIT_ERROR
-    if arguments.json:
-        write_json(asdict(report))
-    else:
-        write_line(printable(describe(report)))
-    return EXIT_OK if report.ok else EXIT_ERROR
+        raise _unusable(f"{arguments.target} cannot be read: {error.strerror or error}.") from error
 
 
-async def verify_streams(database: Database, arguments: Journal) -> int:
-    """Check one session, or every session and what belongs to none."""
+async def verify_streams(database: Database, arguments: Journal) -> AsyncGenerator[StreamChecked, None]:
+    """Check one session, or every session and what belongs to none.
+
+    Raises:
+        AnchorError: the anchors are of other sessions.
+    """
     anchors = await _anchors(arguments.anchor)
     streams = [arguments.target]
     if not arguments.target:
         streams = [*await database.read(lambda tx: streams_by_use(tx, limit=EVERY)), CONSTELLATION_STREAM]
-    unsound, used = 0, 0
+    used = 0
     for stream in streams:
         meant = [anchor for anchor in anchors if anchor.stream == stream]
         report = await database.read(lambda tx, s=stream, a=meant: _verify(tx, s, a))
-        unsound, used = unsound + (not report.ok), used + len(meant)
-        _print(stream, report, arguments, anchored=bool(meant))
+        used += len(meant)
+        yield StreamChecked(stream, report, bool(meant))
     if anchors and not used:
-        write_failure("journal.anchor-unusable", "pattern-acp: none of these anchors names a session that was checked.")
-        return EXIT_ERROR
-    return EXIT_ERROR if unsound else EXIT_OK
+        raise AnchorError("None of these anchors names a session that was checked.")
 
 
 def _verify(tx: Transaction, stream: str, anchors: Sequence[Anchor]) -> ChainReport:
@@ -149,35 +230,28 @@ def _verify(tx: Transaction, stream: str, anchors: Sequence[Anchor]) -> ChainRep
     return report
 
 
-def _print(stream: str, report: ChainReport, arguments: Journal, *, anchored: bool) -> None:
-    if arguments.json:
-        write_json({"stream": stream, **structs.asdict(report), "anchored": anchored})
-    elif not report.ok:
-        write_line(f"{stream}  NOT SOUND at event {report.first_bad_index}: {report.problem}.")
-    else:
-        redacted = f", {report.redacted} redacted" if report.redacted else ""
-        fits = ", the anchor fits" if anchored else ""
-        write_line(f"{stream}  sound, {report.events} events{redacted}{fits}")
+async def anchor_session(database: Database, arguments: Journal) -> Anchored:
+    """Return where the chain of a session has come to, and keep it as a git note when that is wanted.
 
-
-async def anchor_session(database: Database, arguments: Journal) -> int:
-    """Print where the chain of a session has come to, and keep it as a git note when that is wanted."""
-    report = await database.read(lambda tx: verify_stream(tx, arguments.target))
-    if not report.ok:
-        write_failure(
-            "journal.not-sound",
-            f"pattern-acp: {arguments.target} is not sound, so it gets no anchor: {report.problem}.",
-        )
-        return EXIT_ERROR
+    Raises:
+        JournalError: the session is not sound, or git takes no note.
+    """
+    await _sound(database, arguments.target, "so it gets no anchor")
     where = await database.read(lambda tx: stream_position(tx, arguments.target))
     anchor = f"{arguments.target}:{where.session_seq}:{where.hash}"
     if arguments.git_note:
         await _keep_note(anchor)
-    if arguments.json:
-        write_json({"session": arguments.target, "event": where.session_seq, "hash": where.hash, "anchor": anchor})
-    else:
-        write_line(anchor)
-    return EXIT_OK
+    return Anchored(arguments.target, where.session_seq, where.hash, anchor)
+
+
+async def _sound(database: Database, session_id: str, so: str) -> None:
+    report = await database.read(lambda tx: verify_stream(tx, session_id))
+    if not report.ok:
+        raise JournalError(f"{session_id} is not sound, {so}: {report.problem}.", failure_code="journal.not-sound")
+
+
+def _unusable(sentence: str) -> PatternError:
+    return PatternError(sentence, failure_code="cli.file-unusable")
 
 
 async def _keep_note(anchor: str) -> None:
@@ -252,16 +326,36 @@ _LONG_TEXT = 10_000
 """Characters from which a masked text is kept, in case it comes again."""
 
 
-async def export_session(database: Database, arguments: Journal, secrets: Iterable[str]) -> int:
-    """Write the bundle; 1 when the session is not sound or the file is there already."""
+class BundleWritten(Result, frozen=True):
+    """A bundle that was written."""
+
+    file: str
+    events: int
+    left_out: str
+    head: str
+    size: int
+
+    @property
+    def value(self) -> object:
+        """The fields but the size, which the file says."""
+        return {"file": self.file, "events": self.events, "left_out": self.left_out, "head": self.head}
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """One sentence."""
+        left_out = LEFT_OUT[self.left_out]
+        return (Paragraph(f"{self.file}: {self.events} events, {self.size:,} bytes. Left out: {left_out}."),)
+
+
+async def export_session(database: Database, arguments: Journal, secrets: Iterable[str]) -> BundleWritten:
+    """Write the bundle.
+
+    Raises:
+        PatternError: the session is not sound, or the file is there already or cannot be written.
+    """
     session_id = arguments.target
     path = Path(arguments.output or f"pattern-acp-{session_id}.zip")
-    report = await database.read(lambda tx: verify_stream(tx, session_id))
-    if not report.ok:
-        write_failure(
-            "journal.not-sound", f"pattern-acp: {session_id} is not sound and was not exported: {report.problem}."
-        )
-        return EXIT_ERROR
+    await _sound(database, session_id, "so it was not exported")
     mask = mask_of(arguments.leave_out, secrets)
 
     def read(tx: Transaction) -> tuple[tuple[BundledStream, ...], list[Recorded], str]:
@@ -275,18 +369,11 @@ async def export_session(database: Database, arguments: Journal, secrets: Iterab
     content = make_bundle(session_id, streams, pages, redaction=arguments.leave_out, program=__version__)
     try:
         await anyio.to_thread.run_sync(_write, path, content)
-    except FileExistsError:
-        write_failure("cli.file-unusable", f"pattern-acp: {path} exists; name another file with -o.")
-        return EXIT_ERROR
+    except FileExistsError as error:
+        raise _unusable(f"{path} exists; name another file with -o.") from error
     except OSError as error:
-        write_failure("cli.file-unusable", f"pattern-acp: {path} cannot be written: {error.strerror or error}.")
-        return EXIT_ERROR
-    events = sum(len(one.lines) for one in streams)
-    if arguments.json:
-        write_json({"file": str(path), "events": events, "left_out": arguments.leave_out, "head": head})
-    else:
-        write_line(f"{path}: {events} events, {len(content):,} bytes. Left out: {LEFT_OUT[arguments.leave_out]}.")
-    return EXIT_OK
+        raise _unusable(f"{path} cannot be written: {error.strerror or error}.") from error
+    return BundleWritten(str(path), sum(len(one.lines) for one in streams), arguments.leave_out, head, len(content))
 
 
 def mask_of(level: str, secrets: Iterable[str]) -> Mask | None:
@@ -363,8 +450,67 @@ _MOST = 5
 """Problems that are shown; JSON has them all."""
 
 
-def rebuild_constellation(arguments: Journal, path: Path) -> int:
-    """Rebuild the constellation at `path`; 1 when something is not sound, or nothing was put in its place.
+class RebuiltConstellation(Result, frozen=True):
+    """A constellation that was rebuilt, and what became of it: a file, or the constellation's place."""
+
+    report: RebuildReport
+    outcome: Mapping[str, Json] = {}
+    place: str = ""
+    shown: bool = False
+    """The report was shown before the question."""
+
+    @property
+    def value(self) -> object:
+        """The counts, the problems, and the outcome."""
+        report = self.report
+        return {
+            "generation": report.generation,
+            "sessions": report.sessions,
+            "blocks": report.blocks,
+            "problems": list(report.problems),
+            "longer": list(report.longer),
+            **to_builtins(report.rebuilt),
+            **self.outcome,
+        }
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """Sentences about both."""
+        return tuple(map(Paragraph, (*(() if self.shown else self._found()), *self._outcome())))
+
+    @property
+    def is_failure(self) -> bool:
+        """True when something is not sound, or nothing was put in its place."""
+        return bool(self.report.problems) or self.outcome.get("replaced") is False
+
+    def _found(self) -> Iterator[str]:
+        report, found = self.report, self.report.rebuilt
+        counts = (plural(found.events, "event"), plural(report.sessions, "session"), plural(report.blocks, "block"))
+        yield f"From segments {report.generation}: {', '.join(counts)}, up to {local_minute(found.at_ms)}."
+        if found.torn:
+            yield f"{plural(found.torn, 'line')} had been cut off while it was written, as a crash leaves it."
+        if found.damaged:
+            yield f"{plural(len(found.damaged), 'place')} in the segments DAMAGED, which no crash explains:"
+            yield from (f"  {place}" for place in found.damaged[:_MOST])
+        if found.moved or found.dropped:
+            yield f"{plural(found.moved + found.dropped, 'row')} lost the event or the row that it belongs to."
+        yield from (f"NOT SOUND: {problem}" for problem in report.problems[:_MOST])
+        if not report.problems:
+            yield "Every chain, block of memory and stored file of it was checked and is sound."
+        for name in report.longer:
+            yield f"Segments {name} go further, of a constellation that was replaced; --from {int(name)} takes them."
+
+    def _outcome(self) -> Iterator[str]:
+        if into := self.outcome.get("into"):
+            yield f"{into} holds it; the constellation was not touched."
+        if self.outcome.get("replaced"):
+            yield f"{self.place} is now what was rebuilt."
+        if before := self.outcome.get("before"):
+            yield f"The state before it is in {before}."
+
+
+def rebuild_constellation(arguments: Journal, path: Path) -> RebuiltConstellation:
+    """Rebuild the constellation at `path`.
 
     Raises:
         SegmentsError: there are no segments, or nothing in them can be used.
@@ -373,11 +519,9 @@ def rebuild_constellation(arguments: Journal, path: Path) -> int:
     now_ms = SystemClock().now_ms()
     try:
         if arguments.into:
-            report = _rebuilt(arguments, path, Path(arguments.into), now_ms)
-            _show(report, arguments, {"into": arguments.into})
-            if not arguments.json:
-                write_line(printable(f"{arguments.into} holds it; the constellation was not touched."))
-            return EXIT_ERROR if report.problems else EXIT_OK
+            return RebuiltConstellation(
+                _rebuilt(arguments, path, Path(arguments.into), now_ms), {"into": arguments.into}
+            )
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Beside the constellation: the folder for temporary files may be too small, or lie in memory.
         with TemporaryDirectory(prefix=".rebuilt-", dir=path.parent, ignore_cleanup_errors=True) as scratch:
@@ -406,57 +550,26 @@ def _rebuilt(arguments: Journal, path: Path, target: Path, now_ms: int) -> Rebui
         sys.stderr.flush()
 
 
-def _rebuild_in_place(arguments: Journal, path: Path, fresh: Path, now_ms: int) -> int:
+def _rebuild_in_place(arguments: Journal, path: Path, fresh: Path, now_ms: int) -> RebuiltConstellation:
     report = _rebuilt(arguments, path, fresh, now_ms)
-    if not arguments.json:
-        _show(report, arguments, {})
-    agreed = arguments.replace and (arguments.assume_yes or not sys.stdin.isatty() or _confirmed(path))
-    if not arguments.replace:
-        agreed = sys.stdin.isatty() and not arguments.json and _confirmed(path)
+    asks = (
+        sys.stdin.isatty()
+        and (arguments.replace or not arguments.json)
+        and not (arguments.replace and arguments.assume_yes)
+    )
+    shown = asks and not arguments.json
+    if shown:
+        write_line(plain(RebuiltConstellation(report).document))
+    agreed = _confirmed(path) if asks else arguments.replace
     safety = take_place(path, fresh, now_ms=now_ms) if agreed else None
-    if arguments.json:
-        _show(report, arguments, {"replaced": agreed, "before": str(safety) if safety else None})
-    elif agreed:
-        write_line(printable(f"{path} is now what was rebuilt."))
-        if safety:
-            write_line(printable(f"The state before it is in {safety}."))
-    else:
+    if not agreed:
         write_failure(
             "cli.not-confirmed",
             "pattern-acp: nothing was changed; say --replace to put it in place, or --into FILE to keep it.",
         )
-    return EXIT_OK if agreed and not report.problems else EXIT_ERROR
-
-
-def _show(report: RebuildReport, arguments: Journal, outcome: JsonObject) -> None:
-    found = report.rebuilt
-    if arguments.json:
-        facts: dict[str, Json] = {
-            "generation": report.generation,
-            "sessions": report.sessions,
-            "blocks": report.blocks,
-            "problems": list(report.problems),
-            "longer": list(report.longer),
-            **to_builtins(found),
-        }
-        write_json({**facts, **outcome})
-        return
-    counts = (plural(found.events, "event"), plural(report.sessions, "session"), plural(report.blocks, "block"))
-    write_line(f"From segments {report.generation}: {', '.join(counts)}, up to {local_minute(found.at_ms)}.")
-    if found.torn:
-        write_line(f"{plural(found.torn, 'line')} had been cut off while it was written, as a crash leaves it.")
-    if found.damaged:
-        write_line(f"{plural(len(found.damaged), 'place')} in the segments DAMAGED, which no crash explains:")
-        for place in found.damaged[:_MOST]:
-            write_line(f"  {printable(place)}")
-    if found.moved or found.dropped:
-        write_line(f"{plural(found.moved + found.dropped, 'row')} lost the event or the row that it belongs to.")
-    for problem in report.problems[:_MOST]:
-        write_line(printable(f"NOT SOUND: {problem}"))
-    if not report.problems:
-        write_line("Every chain, block of memory and stored file of it was checked and is sound.")
-    for name in report.longer:
-        write_line(f"Segments {name} go further, of a constellation that was replaced; --from {int(name)} takes them.")
+    return RebuiltConstellation(
+        report, {"replaced": agreed, "before": str(safety) if safety else None}, str(path), shown
+    )
 
 
 def _confirmed(path: Path) -> bool:
@@ -465,35 +578,103 @@ def _confirmed(path: Path) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-class Redacted(Struct, frozen=True):
+class Redacted(Result, frozen=True):
     """The result of a redaction, and the remains found when everything was read back; without a text nothing is sought.
 
-    `refused` is the error of a redaction that found nothing to do.
+    `refused` is the error of a redaction that found nothing to do. `backups` were made before it, where no text is
+    sought in them.
     """
 
     done: RedactionPlan
     clean: bool
     found: ReadBack | None
+    by_text: bool
     refused: NothingLeftError | None = None
+    backups: tuple[str, ...] = ()
+
+    @property
+    def is_failure(self) -> bool:
+        """True when anything is left."""
+        return bool(self._left or self.refused or not self.clean)
+
+    @property
+    def value(self) -> object:
+        """The counts, and the places that have the text still."""
+        facts: dict[str, Json] = {
+            "events": len(self.done.events),
+            "files": len(self.done.files),
+            "rows": self.done.rows,
+            "clean": self.clean,
+            "sessions": [] if self.found is None else list(self.found.sessions),
+            "backups": list(self.backups),
+        }
+        if self.found is not None:
+            facts |= {"places": self.found.places, "gone": not self.is_failure}
+            facts |= {"left": _facts(self._left), "other_spellings": _facts(self.found.other_spellings)}
+        return facts
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """Sentences about what was taken out, and about what is left."""
+        return tuple(map(Paragraph, (*self._taken(), *(() if self.found is None else self._read_back(self.found)))))
+
+    @property
+    def _left(self) -> Sequence[LeftOver]:
+        return () if self.found is None else self.found.left
+
+    def _taken(self) -> Iterator[str]:
+        done = self.done
+        if done.events or done.files or done.rows:
+            yield f"Redacted: {_counted(done)}. It cannot be taken back, and an event of the session says so."
+        else:
+            what = "that text" if self.by_text else "words that can be taken out"
+            yield f"Nothing of the session holds {what} (any more), so nothing was taken out."
+            if self.refused is None:
+                yield "The file was rewritten, in case an earlier redaction was cut off."
+        if not self.clean:
+            yield "Another process is reading, so old bytes may be left in the file until it has ended."
+        yield from (f"{copy} was made before and may hold the words." for copy in self.backups)
+
+    def _read_back(self, found: ReadBack) -> Iterator[str]:
+        left, others = found.left, found.other_spellings
+        listed = {one.where for one in left}
+        for session in found.sessions:
+            if f"session {session}" not in listed:
+                how = f"`pattern-acp journal redact {session} --match TEXT` takes them out there."
+                yield f"{session} recorded the words too; {how}"
+        read = plural(found.places, "stored text")
+        if left:
+            yield f"Everything was read back ({read}). The text is left in:"
+            for one in left:
+                what = one.remedy or "it names something there, so it stays"
+                yield f"- {one.where} ({plural(one.places, 'place')}): {what}"
+        elif self.clean:
+            spelled = ", spelled just like that," if others else ""
+            yield f"Everything was read back: the text{spelled} is gone from all {read}."
+        if others:
+            yield "It is also there in other spellings; redact each by its own --match:"
+            yield from (f"- {one.where} ({plural(one.places, 'place')}): {one.spelling}" for one in others)
 
 
-async def redact(database: Database, arguments: Journal) -> Redacted | None:
-    """Take words out of a session, once the user agreed; None when nothing was agreed to.
+def _not_confirmed(how: str) -> PatternError:
+    return PatternError(f"Nothing was changed; {how}.", failure_code="cli.not-confirmed")
+
+
+async def redact(database: Database, arguments: Journal) -> Redacted:
+    """Take words out of a session, once the user agreed.
 
     Raises:
+        PatternError: nothing was agreed to.
         RedactionError: an event would break, and nothing was changed; or there is nothing of these words anywhere.
         DatabaseError: the constellation cannot be read or written.
     """
     wanted = RedactionWanted(arguments.target, arguments.event, arguments.match, arguments.reason)
     if not arguments.assume_yes:
         if not sys.stdin.isatty():
-            write_failure(
-                "cli.not-confirmed", "pattern-acp: nothing was changed; say --yes to redact without a question."
-            )
-            return None
+            raise _not_confirmed("say --yes to redact without a question")
         planned = await database.read(lambda tx: plan(tx, wanted))
         if (planned.events or planned.files) and not _agreed_to(planned):
-            return None
+            raise _not_confirmed("the question was not answered with yes")
     done, clean, refused = RedactionPlan((), ()), True, None
     try:
         done, clean = await redact_session(database, wanted, at_ms=SystemClock().now_ms())
@@ -504,71 +685,19 @@ async def redact(database: Database, arguments: Journal) -> Redacted | None:
     found = await read_back(database, wanted.session_id, wanted.match) if wanted.match else None
     if refused and found is not None and not found.left and not found.other_spellings:
         raise refused
-    return Redacted(done, clean, found, refused)
+    return Redacted(done, clean, found, bool(wanted.match), refused)
 
 
-def report_redaction(redacted: Redacted, arguments: Journal, path: Path, logs: Sequence[Path]) -> int:
-    """Look at the files too, now that the constellation is closed, and say what is left; 1 when anything is.
+def with_files(redacted: Redacted, path: Path, logs: Sequence[Path]) -> Redacted:
+    """Look at the files too, now that the constellation is closed.
 
     Raises:
         RedactionError: nothing was taken out, though the words are written in other letters.
     """
-    done, found = redacted.done, redacted.found
-    if found is not None:
-        found.files(path, logs)
-    left = () if found is None else found.left
-    others = () if found is None else found.other_spellings
-    backups = [str(copy) for copy in copies_of(path)] if found is None else []
-    code = EXIT_ERROR if left or redacted.refused or not redacted.clean else EXIT_OK
-    if arguments.json:
-        facts: dict[str, Json] = {
-            "events": len(done.events),
-            "files": len(done.files),
-            "rows": done.rows,
-            "clean": redacted.clean,
-            "sessions": [] if found is None else list(found.sessions),
-            "backups": backups,
-        }
-        if found is not None:
-            facts |= {"places": found.places, "gone": code == EXIT_OK}
-            facts |= {"left": _facts(left), "other_spellings": _facts(others)}
-        write_json(facts)
-        return code
-    if done.events or done.files or done.rows:
-        write_line(f"Redacted: {_counted(done)}. It cannot be taken back, and an event of the session says so.")
-    else:
-        what = "that text" if arguments.match else "words that can be taken out"
-        write_line(f"Nothing of the session holds {what} (any more), so nothing was taken out.")
-        if redacted.refused is None:
-            write_line("The file was rewritten, in case an earlier redaction was cut off.")
-    if not redacted.clean:
-        write_line("Another process is reading, so old bytes may be left in the file until it has ended.")
-    for copy in backups:
-        write_line(f"{copy} was made before and may hold the words.")
-    if found is not None:
-        _write_left(found, left, others, is_clean=redacted.clean)
-    return code
-
-
-def _write_left(found: ReadBack, left: Sequence[LeftOver], others: Sequence[LeftOver], *, is_clean: bool) -> None:
-    listed = {one.where for one in left}
-    for session in found.sessions:
-        if f"session {session}" not in listed:
-            how = f"`pattern-acp journal redact {session} --match TEXT` takes them out there."
-            write_line(f"{session} recorded the words too; {how}")
-    read = plural(found.places, "stored text")
-    if left:
-        write_line(f"Everything was read back ({read}). The text is left in:")
-        for one in left:
-            what = one.remedy or "it names something there, so it stays"
-            write_line(f"- {printable(one.where)} ({plural(one.places, 'place')}): {printable(what)}")
-    elif is_clean:
-        spelled = ", spelled just like that," if others else ""
-        write_sentence(f"Everything was read back: the text{spelled} is gone from all {read}.")
-    if others:
-        write_line("It is also there in other spellings; redact each by its own --match:")
-        for one in others:
-            write_line(f"- {printable(one.where)} ({plural(one.places, 'place')}): {printable(one.spelling)}")
+    if redacted.found is None:
+        return replace(redacted, backups=tuple(str(copy) for copy in copies_of(path)))
+    redacted.found.files(path, logs)
+    return redacted
 
 
 def _facts(found: Sequence[LeftOver]) -> list[Json]:
@@ -602,22 +731,56 @@ ABILITIES = EditorAbilities(terminal_meta=True, embeds_terminals=True)
 """A client that is shown everything."""
 
 
-async def replay_session(database: Database, arguments: Journal) -> int:
-    """Replay a session; 1 at a difference."""
+class Replayed(Result, frozen=True):
+    """A session whose record was followed, and whose turns ran again."""
+
+    session: str
+    report: ReplayReport
+    turns: TurnsReport
+
+    @property
+    def value(self) -> object:
+        """Both reports."""
+        return {**to_builtins(self.report), "turns": to_builtins(self.turns)}
+
+    @property
+    def is_failure(self) -> bool:
+        """True at a difference."""
+        return self.report.difference is not None or self.turns.difference is not None
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """A sentence about each, and the first difference."""
+        report, turns = self.report, self.turns
+        asked = plural(report.requests, "model request")
+        counts = f"{plural(report.events, 'event')}, {plural(report.checkpoints, 'checkpoint')}, {asked}"
+        first = Paragraph(f"{self.session}  replayed the same: {counts}")
+        if (found := report.difference) is not None:
+            where = f"event {found.index}" if found.index else "the list of sessions"
+            differs = f"DIFFERS at {where}: {found.what} was {found.recorded}, replayed it is {found.replayed}."
+            first = Paragraph(f"{self.session}  {differs}", "error")
+        not_compared = [Paragraph(f"  not compared: {sentence}") for sentence in turns.not_compared]
+        if turns.difference is not None:
+            return (first, *_difference(self.session, turns.difference), *not_compared)
+        asked = plural(turns.requests, "model request")
+        counts = f"{plural(turns.turns, 'turn')}, {asked}, {plural(turns.calls, 'tool call')}"
+        return (first, Paragraph(f"{self.session}  run again the same: {counts}"), *not_compared)
+
+
+async def replay_session(database: Database, arguments: Journal) -> Replayed:
+    """Replay a session.
+
+    Raises:
+        PatternError: it has no such turn.
+    """
     report = await database.read(lambda tx: replay(tx, arguments.target))
     recorded = await database.read(lambda tx: read_history(tx, arguments.target))
     if arguments.turn and not has_turn(recorded, arguments.turn):
-        sentence = f"pattern-acp: the session has no turn {arguments.turn} of its own that asked a model."
-        write_failure("session.turn-unknown", sentence)
-        return EXIT_ERROR
+        sentence = f"The session has no turn {arguments.turn} of its own that asked a model."
+        raise PatternError(sentence, failure_code="session.turn-unknown")
     forgotten = await database.read(lambda tx: redacted_among(tx, [entry.seq for entry in recorded]))
     turns = await replay_turns(arguments.target, recorded, current_means(), turn=arguments.turn, forgotten=forgotten)
-    if arguments.json:
-        write_json({**to_builtins(report), "turns": to_builtins(turns)})
-    else:
-        for line in lines_of(arguments.target, report, turns):
-            write_line(printable(line))
-    return EXIT_OK if report.difference is None and turns.difference is None else EXIT_ERROR
+    return Replayed(arguments.target, report, turns)
 
 
 def current_means() -> ReplayServices:
@@ -632,105 +795,79 @@ def shown_as(event: Event) -> Json:
     return msgspec.to_builtins(updates)
 
 
-def lines_of(session_id: str, report: ReplayReport, turns: TurnsReport) -> Iterator[str]:
-    """Yield the lines printed for a replay."""
-    found = report.difference
-    if found is not None:
-        where = f"event {found.index}" if found.index else "the list of sessions"
-        yield (f"{session_id}  DIFFERS at {where}: {found.what} was {found.recorded}, replayed it is {found.replayed}.")
-    else:
-        counts = ", ".join(
-            (
-                plural(report.events, "event"),
-                plural(report.checkpoints, "checkpoint"),
-                plural(report.requests, "model request"),
-            )
-        )
-        yield f"{session_id}  replayed the same: {counts}"
-    if turns.difference is not None:
-        yield from _difference(session_id, turns.difference)
-    else:
-        counts = ", ".join(
-            (plural(turns.turns, "turn"), plural(turns.requests, "model request"), plural(turns.calls, "tool call"))
-        )
-        yield f"{session_id}  run again the same: {counts}"
-    for sentence in turns.not_compared:
-        yield f"  not compared: {sentence}"
-
-
-def _difference(session_id: str, found: TurnDifference) -> Iterator[str]:
-    yield f"{session_id}  DIFFERS in turn {found.turn}, request {found.request}: {found.part}"
+def _difference(session_id: str, found: TurnDifference) -> Iterator[Part]:
+    yield Paragraph(f"{session_id}  DIFFERS in turn {found.turn}, request {found.request}: {found.part}", "error")
     before, now = found.recorded.splitlines(), found.replayed.splitlines()
     lines = list(difflib.unified_diff(before, now, "recorded", "replayed", lineterm="", n=AROUND))
-    yield from (f"  {line}" for line in lines[:MOST_LINES])
-    if len(lines) > MOST_LINES:
-        yield f"  and {len(lines) - MOST_LINES:,} more lines; --json has all of it"
+    more = f"\n  and {len(lines) - MOST_LINES:,} more lines; --json has all of it" if len(lines) > MOST_LINES else ""
+    yield Fence("\n".join(f"  {line}" for line in lines[:MOST_LINES]) + more)
 
 
 def run_journal(arguments: Journal, process: Process) -> int:
-    """Do what was asked; 1 when something is not sound, or there is no such session.
+    """Do what was asked; 1 when something is not sound, or nothing was changed.
 
     Raises:
         PatternError: it could not be done, and why.
     """
-    path = constellation_path(process)
     try:
-        if arguments.action == "verify" and _is_file(arguments.target):
-            return anyio.run(verify_file, arguments)
-        if arguments.action == "rebuild":
-            return rebuild_constellation(arguments, path)
-        refuse_if_lost(path)
-        if path.exists():
-            return anyio.run(_run, arguments, process, path)
-        if arguments.target:
-            return _no_such(arguments.target)
-        write_line("Nothing was recorded yet.")
+        return _answer(arguments, process, constellation_path(process))
+    except MissingSessionError as error:
+        raise unknown_session(error) from error
     except OutputClosed:
         return EXIT_OK
     except KeyboardInterrupt:
         return EXIT_CANCELLED
-    return EXIT_OK
 
 
-async def _run(arguments: Journal, process: Process, path: Path) -> int:
+def _answer(arguments: Journal, process: Process, path: Path) -> int:
+    show = partial(show_answer, process=process, as_json=arguments.json)
+
+    async def answer() -> int:
+        async with aclosing(_results(arguments, process, path)) as results:
+            return max([show(one) async for one in results], default=EXIT_OK)
+
+    if arguments.action == "verify" and _is_file(arguments.target):
+        return show(anyio.run(verify_file, arguments))
+    if arguments.action == "rebuild":
+        return show(rebuild_constellation(arguments, path))
+    refuse_if_lost(path)
+    if path.exists():
+        return anyio.run(answer)
+    if arguments.target:
+        raise MissingSessionError(arguments.target)
+    return show(Said("Nothing was recorded yet."))
+
+
+async def _results(arguments: Journal, process: Process, path: Path) -> AsyncGenerator[Result, None]:
+    """The answers, one after another as they are known."""
+    redacted: Redacted | None = None
     writes = arguments.action == "redact"
     opened = open_for_command(process) if writes else open_database(path, clock=SystemClock(), read_only=True)
     async with opened as database:
         arguments = replace(arguments, target=await full_id(database, arguments.target))
         if arguments.target and not await database.read(lambda tx: is_stream(tx, arguments.target)):
-            return _no_such(arguments.target)
-        if arguments.action != "redact":
-            return await _act(database, arguments, process)
-        redacted = await redact(database, arguments)
-    # SQLite's locks of a process go when it closes any descriptor of the file, so it is read once nothing is open.
-    log = process.loaded.paths.log_file
-    logs = sorted(log.parent.glob(f"{log.name}*"))
-    return EXIT_ERROR if redacted is None else report_redaction(redacted, arguments, path, logs)
-
-
-async def _act(database: Database, arguments: Journal, process: Process) -> int:
-    match arguments.action:
-        case "verify":
-            return await verify_streams(database, arguments)
-        case "anchor":
-            return await anchor_session(database, arguments)
-        case "export":
-            return await export_session(database, arguments, known_secrets(process.loaded.settings))
-        case "tail":
-            return await tail(database, arguments)
-        case "replay":
-            return await replay_session(database, arguments)
-        case "redact" | "rebuild":
-            raise ValueError(f"{arguments.action} is done elsewhere.")
+            raise MissingSessionError(arguments.target)
+        match arguments.action:
+            case "verify":
+                async for checked in verify_streams(database, arguments):
+                    yield checked
+            case "anchor":
+                yield await anchor_session(database, arguments)
+            case "export":
+                yield await export_session(database, arguments, known_secrets(process.loaded.settings))
+            case "tail":
+                async for event in tail(database, arguments):
+                    yield event
+            case "replay":
+                yield await replay_session(database, arguments)
+            case _:
+                redacted = await redact(database, arguments)
+    if redacted is not None:
+        # SQLite's locks of a process go when it closes any descriptor of the file, so it is read once nothing is open.
+        log = process.loaded.paths.log_file
+        yield with_files(redacted, path, sorted(log.parent.glob(f"{log.name}*")))
 
 
 def _is_file(target: str) -> bool:
     """Tell whether it names a bundle; ids of sessions contain neither separators nor dots."""
     return bool(target) and (Path(target).is_file() or target.endswith(".zip") or target == EVENTS)
-
-
-def _no_such(target: str) -> int:
-    write_failure(
-        "session.unknown", f"pattern-acp: there is no session {target}; `pattern-acp sessions list --all` lists them."
-    )
-    return EXIT_ERROR

@@ -6,7 +6,8 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.cli.journal import current_means, lines_of
+from pattern_acp.cli.journal import Replayed, current_means
+from pattern_acp.cli.rendering import plain
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import MessageId, ToolCallId
@@ -101,7 +102,7 @@ async def test_another_system_prompt_is_found_in_the_first_request():
     means = with_composition(lambda request: replace(request, system=f"{request.system}\nBe brief."))
     found = await difference(means)
     assert where(found) == (1, 1, "system")
-    lines = list(lines_of("ses_1", ReplayReport(1, 1, 1), TurnsReport(1, 1, 0, found)))
+    lines = plain(Replayed("ses_1", ReplayReport(1, 1, 1), TurnsReport(1, 1, 0, found)).document).splitlines()
     assert lines[1] == "ses_1  DIFFERS in turn 1, request 1: system"
     assert "  +Be brief." in lines
     assert not any(line.startswith("  -") and not line.startswith("  ---") for line in lines)
