@@ -184,8 +184,9 @@ async def open_root(process: Process, opened: OpenedConstellation) -> AsyncGener
                 tasks.start_soon(beside_sessions, "segments", segments, name="segments")
             if settings.sync.url:
                 # Late: a start without sync imports nothing of it.
-                from pattern_acp.bootstrap.syncing import keep_in_sync
+                from pattern_acp.bootstrap.syncing import keep_in_sync, telling_of
 
+                shared.tell_forgetting = telling_of(process)
                 syncing = partial(keep_in_sync, process, shared.database, root.answered)
                 tasks.start_soon(beside_sessions, "sync", syncing, name="sync")
             try:

@@ -6,6 +6,7 @@ Owns: which carrier an address means, and how often is exchanged. Must not know:
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -25,10 +26,12 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import RandomIds
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.memory.secrets import SecretMask
+from pattern_acp.memory.service.forget import Tell
 from pattern_acp.recovery.checks import Finding, Health
 from pattern_acp.session.stored import DAY_MS, project_of_folder
 from pattern_acp.sync.exchange import MemoryExchange, device_of, peers_of
 from pattern_acp.sync.folder import FolderCarrier
+from pattern_acp.sync.forgetting import note_forgetting
 from pattern_acp.sync.outgoing import Sharing, newest_event
 from pattern_acp.sync.segments import Carrier, DeviceRevokedError, SyncError, SyncKeyError, key_text, read_key
 
@@ -92,6 +95,23 @@ def sharing_of(settings: SyncSettings) -> Sharing:
         {name: project_of_folder(_absolute(folder)) for name, _, folder in named},
         SystemClock().now_ms() - days * DAY_MS if days else None,
     )
+
+
+def telling_of(process: Process) -> Callable[[], Awaitable[Tell]] | None:
+    """Prepares the noting of what is forgotten for the user's other devices; None without sync.
+
+    What it returns raises a `PatternError` where there is no key, or it cannot be had now.
+    """
+    if not process.loaded.settings.sync.url:
+        return None
+
+    async def prepare() -> Tell:
+        key = await anyio.to_thread.run_sync(KeyRing.of(process).load)
+        if key is None:
+            raise SyncKeyError("There is no key of sync: run `pattern-acp sync key new`, or `set`.")
+        return partial(note_forgetting, key=key, ids=RandomIds())
+
+    return prepare
 
 
 def mask_of(process: Process) -> SecretMask:

@@ -16,7 +16,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.codec import decode
-from pattern_acp.journal.events import TasksChanged
+from pattern_acp.journal.events import Event, TasksChanged
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.block_loader import READING_PEER
 from pattern_acp.memory.blocks import Scope
@@ -59,11 +59,22 @@ def check_updates(updates: Sequence[TaskUpdate], list_id: str) -> None:
         ArchiveDamagedError: one is not.
     """
     for one in updates:
-        event = decode(one.event.kind, one.event.version, cast("JsonObject", msgspec.json.decode(one.event.payload)))
+        event = _event(one)
         if not isinstance(event, TasksChanged) or event.list_id != list_id or event.number != one.number:
             raise ArchiveDamagedError(f"Update {one.number} of a list of tasks has the event of something else.")
         if event.update_hash != sha256_hex(one.data):
             raise ArchiveDamagedError(f"Update {one.number} of a list of tasks is not what its event says.")
+
+
+def is_whole(update: TaskUpdate) -> bool:
+    """Tell whether an update is all of a list, after words were forgotten."""
+    event = _event(update)
+    return isinstance(event, TasksChanged) and event.operation == "forget"
+
+
+def _event(update: TaskUpdate) -> Event:
+    event = update.event
+    return decode(event.kind, event.version, cast("JsonObject", msgspec.json.decode(event.payload)))
 
 
 def store_list(

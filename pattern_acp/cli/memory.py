@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -43,7 +43,7 @@ from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.projection import told_by_file
 from pattern_acp.memory.schemas.types import TextSchema
 from pattern_acp.memory.service.access import MemoryEdit, MemoryFilter, MemoryHit
-from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
+from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting, Tell
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
 from pattern_acp.memory.service.scope import IMPORT, PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.search import SessionSearch
@@ -315,7 +315,13 @@ def _open_desk(arguments: TypedCommand, process: Process, database: Database) ->
         MemoryHistory(database, scope.owners),
         MemoryReverts(database, scope, clock=clock),
         MemoryForgetting(
-            database, scope, clock=clock, parameters=parameter_names, tasks=FORGETTING, sources=KEPT_SOURCES
+            database,
+            scope,
+            clock=clock,
+            parameters=parameter_names,
+            tasks=FORGETTING,
+            sources=KEPT_SOURCES,
+            telling=_telling(process),
         ),
         MemorySetup(database, owner, clock=clock),
         memory,
@@ -329,6 +335,15 @@ def _open_desk(arguments: TypedCommand, process: Process, database: Database) ->
         imports,
         read_passage=sys.stdin.read,
     )
+
+
+def _telling(process: Process) -> Callable[[], Awaitable[Tell]] | None:
+    if not process.loaded.settings.sync.url:
+        return None
+    # Late: most verbs forget nothing.
+    from pattern_acp.bootstrap.syncing import telling_of
+
+    return telling_of(process)
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.sync.exchange import Peer, device_of, peers_of, revoke, tell_all_again
+from pattern_acp.sync.forgetting import change_key, unheard_forgettings
 from pattern_acp.sync.outgoing import read_changes
 from pattern_acp.sync.segments import SyncKeyError, key_text, new_key, read_key
 
@@ -64,6 +65,7 @@ class Exchanged(Result, frozen=True):
     facts: int
     tasks: int
     sessions: int
+    forgotten: int
     waiting: int
     notes: tuple[str, ...]
 
@@ -75,6 +77,9 @@ class Exchanged(Result, frozen=True):
         came = f"{', '.join(numbers) or 'nothing'} came"
         went = "what is new here went" if self.sent else "nothing had to go"
         parts: list[Part] = [Paragraph(f"Memory was exchanged: {came}, and {went}.")]
+        if self.forgotten:
+            passages = plural(self.forgotten, "passage")
+            parts.append(Paragraph(f"{passages} that another device forgot went from this one too."))
         if self.waiting:
             sentence = (
                 f"{plural(self.waiting, 'segment')} cannot be taken over yet; `pattern-acp sync status` says why."
@@ -94,6 +99,8 @@ class SyncDevice(Struct, frozen=True):
     """True when it had all that this device has written when it wrote last."""
     revoked: bool
     problem: str
+    to_forget: int
+    """Passages that were forgotten and that it may still have."""
 
 
 class SyncState(Result, frozen=True):
@@ -126,7 +133,7 @@ class SyncState(Result, frozen=True):
                 one.host,
                 _when(one.written_ms),
                 "revoked" if one.revoked else "yes" if one.has_all else "not yet",
-                one.problem,
+                one.problem or (f"has not forgotten {plural(one.to_forget, 'passage')} yet" if one.to_forget else ""),
             )
             for one in self.devices
         )
@@ -151,6 +158,7 @@ async def sync_now(desk: SyncDesk) -> Exchanged:
         report.facts,
         report.tasks,
         report.sessions,
+        report.forgotten,
         report.waiting,
         tuple(report.notes),
     )
@@ -175,7 +183,7 @@ async def sync_status(desk: SyncDesk) -> SyncState:
             number,
             has_key,
             changes.report.blocks + changes.report.entries + changes.report.tasks + changes.report.sessions,
-            tuple(_shown(peer, number) for peer in peers_of(tx)),
+            tuple(_shown(tx, peer, number) for peer in peers_of(tx)),
         )
 
     has_key = await anyio.to_thread.run_sync(desk.keys.load) is not None
@@ -198,7 +206,7 @@ async def sync_key(desk: SyncDesk, action: str, *, in_file: bool = False) -> Res
             "There is a key already; `pattern-acp sync key show` shows it. Revoking a device makes a new one."
         )
     key = new_key() if action == "new" else read_key(await anyio.to_thread.run_sync(_typed_key))
-    where = await _store(desk, key, in_file=in_file)
+    where = await _store(desk, known, key, in_file=in_file)
     if action == "set":
         return Said(f"The key is stored in {where}. Exchange now with: pattern-acp sync")
     return _NewKey(key_text(key), f"It is stored in {where}. On each other device: pattern-acp sync key set")
@@ -218,7 +226,7 @@ async def sync_revoke(desk: SyncDesk, device: str) -> Result:
     (peer,) = found
     await desk.database.write(lambda tx: revoke(tx, peer.device))
     key = new_key()
-    where = await _store(desk, key)
+    where = await _store(desk, await anyio.to_thread.run_sync(desk.keys.load), key)
     return _NewKey(
         key_text(key),
         f"{peer.host or peer.device} is revoked. It does not have the new key, which is stored in {where}: on each of "
@@ -238,10 +246,16 @@ class _NewKey(Result, frozen=True):
         return (Paragraph(self.sync_key), Paragraph(self.about))
 
 
-async def _store(desk: SyncDesk, key: bytes, *, in_file: bool = False) -> str:
+async def _store(desk: SyncDesk, old: bytes | None, key: bytes, *, in_file: bool = False) -> str:
     where = await anyio.to_thread.run_sync(partial(desk.keys.save, key, in_file=in_file))
-    # All that is there is encrypted with the old one.
-    await desk.database.write(tell_all_again)
+
+    def write(tx: Transaction) -> None:
+        # All that is there is encrypted with the old one.
+        tell_all_again(tx)
+        if old is not None:
+            change_key(tx, old, key)
+
+    await desk.database.write(write)
     return where
 
 
@@ -250,9 +264,10 @@ def _typed_key() -> str:
     return getpass.getpass("Key of sync (it is not shown): ") if hidden else sys.stdin.read(1024)
 
 
-def _shown(peer: Peer, number: int) -> SyncDevice:
+def _shown(tx: Transaction, peer: Peer, number: int) -> SyncDevice:
     has_all = number > 0 and peer.seen >= number
-    return SyncDevice(peer.device, peer.host, peer.number, peer.at_ms, has_all, peer.revoked, peer.problem)
+    to_forget = 0 if peer.revoked else unheard_forgettings(tx, peer.seen)
+    return SyncDevice(peer.device, peer.host, peer.number, peer.at_ms, has_all, peer.revoked, peer.problem, to_forget)
 
 
 def _when(at_ms: int) -> str:

@@ -192,19 +192,11 @@ class BlockDocument:
     def merge_from_elsewhere(self, update: bytes) -> None:
         """Take in an update, or a snapshot of a document from which words may have been taken out.
 
-        Loro refuses a snapshot that says something else under an id that it knows, so only what is new comes from it.
-
         Raises:
             BlockCorruptError: see `merge`.
         """
-        import loro
-
         with _damage(self._name):
-            mode = loro.LoroDoc.decode_import_blob_meta(update, check_checksum=True).mode
-            if mode == loro.EncodedBlobMode.Snapshot:
-                other = loro.LoroDoc()
-                other.import_(update)
-                update = other.export(loro.ExportMode.Updates(self._document.oplog_vv))
+            update = new_in(self._document, update)
         self.merge(update)
 
     def merge_watched(self, update: bytes) -> tuple[Splice, ...]:
@@ -329,6 +321,38 @@ def text_of_snapshot(name: str, snapshot: bytes) -> str:
         for _, value in sorted(content.items())
         if value
     )
+
+
+def new_in(document: "loro.LoroDoc", update: bytes) -> bytes:
+    """The part of an update, which may be a snapshot, that a document lacks.
+
+    Loro refuses a snapshot that says something else under an id that it knows, such as one without words.
+    """
+    import loro
+
+    mode = loro.LoroDoc.decode_import_blob_meta(update, check_checksum=True).mode
+    if mode != loro.EncodedBlobMode.Snapshot:
+        return update
+    other = loro.LoroDoc()
+    other.import_(update)
+    return other.export(loro.ExportMode.Updates(document.oplog_vv))
+
+
+def update_between(name: str, snapshot: bytes, before: bytes, after: bytes) -> bytes:
+    """The changes between two versions, as an update, from a snapshot of a document that holds both.
+
+    Raises:
+        DocumentError: it does not.
+    """
+    import loro
+
+    with _refusals(name):
+        document = loro.LoroDoc()
+        document.import_(snapshot)
+        version = document.frontiers_to_vv(loro.Frontiers.decode(before))
+        if version is None:
+            raise DocumentError(name, "it never had the version asked for")
+        return document.fork_at(loro.Frontiers.decode(after)).export(loro.ExportMode.Updates(version))
 
 
 def last_operations(name: str, frontiers: bytes) -> tuple[CharacterId, ...]:

@@ -10,7 +10,7 @@ characters that stay, and what another device wrote meanwhile, or writes before 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Set
 from contextlib import suppress
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ from pattern_acp.memory.archive import forget_entry
 from pattern_acp.memory.block_loader import OpenBlock, load_history, open_block, read_row
 from pattern_acp.memory.blocks import Block, BlockKey, peer_in
 from pattern_acp.memory.document import BlockDocument
-from pattern_acp.memory.edits import Authoring, Operation, Rewrite, storable_text
+from pattern_acp.memory.edits import Authoring, Operation, PlannedEdit, Rewrite, Splice, storable_text
 from pattern_acp.memory.errors import (
     BlockMissingError,
     ContentRefusedError,
@@ -52,9 +52,6 @@ _LOGGER = logging.getLogger(__name__)
 
 SHORTEST_PASSAGE = 4
 """Characters of a passage that can be forgotten: a shorter one is part of too many words."""
-
-_GONE = "\x00"
-"""Stands for the passage while lines are looked at; no block can hold it."""
 
 _LEFT_OVER = " \t-*+•#>|.,;:!?\"'`“”\u2018\u2019«»"
 """Characters that are removed too when nothing else remains of a line."""
@@ -161,7 +158,7 @@ def propose_forgetting(tx: Transaction, key: BlockKey, words: Forgotten, *, peer
     if words.holds(every):
         block = replace(opened.block, schema=schema, text=every, limit=len(every) * (1 + len(MARK)))
         try:
-            _rewrite(document, block, _without(every, words))
+            _cut_out(document, block, every, words)
         except ContentRefusedError:
             # All that a required field said is to be forgotten: something has to stand there.
             _rewrite(document, block, words.mask(every))
@@ -298,6 +295,17 @@ def clean_indexes(tx: Transaction) -> None:
         drop_old_indexes(tx)
 
 
+def _cut_out(document: BlockDocument, block: Block, text: str, words: Forgotten) -> None:
+    """Take the words out of a document, and nothing else of a text: so devices that do it at once take out the same."""
+    if not document.is_text:
+        _rewrite(document, block, _without(text, words))
+        return
+    splices = _splices(text, words)
+    for splice in reversed(splices):
+        text = text[: splice.at] + splice.inserted + text[splice.at + splice.removed :]
+    document.apply(PlannedEdit(Operation.FORGET, text, splices))
+
+
 def _rewrite(document: BlockDocument, block: Block, text: str) -> None:
     change_document(document, block, Rewrite(text, Operation.FORGET), Authoring(trusted=True))
 
@@ -347,11 +355,44 @@ def _find(tx: Transaction, key: BlockKey) -> Row:
 
 def _without(text: str, words: Forgotten) -> str:
     """`text` without the words, and without the lines of which nothing but a list mark is left."""
-    lines: list[str] = []
-    for line in words.mask(text, whole=_GONE).split("\n"):
-        left = line.replace(f" {_GONE} ", " ").replace(_GONE, "")
-        if _GONE not in line:
-            lines.append(line)
-        elif left.strip(_LEFT_OVER):
-            lines.append(left.rstrip())
-    return "\n".join(lines)
+    for splice in reversed(_splices(text, words)):
+        text = text[: splice.at] + splice.inserted + text[splice.at + splice.removed :]
+    return text
+
+
+def _splices(text: str, words: Forgotten) -> tuple[Splice, ...]:
+    """The places of the words, one of two blanks around them, and lines of which nothing but a list mark is left."""
+    gone, marks = set[int](), dict[int, str]()
+    for start, end in words.spans(text):
+        gone.update(range(start, end))
+        if not words.is_whole(text[start:end]):
+            marks[start] = MARK
+        elif text[start - 1 : start] == " " and text[end : end + 1] == " " and start - 1 not in gone:
+            gone.add(end)
+    for start, end in _lines_without(text, gone):
+        gone.update(_rest_of_line(text, start, end, gone, marks))
+    splices: list[Splice] = []
+    for at in sorted(gone):
+        if splices and splices[-1].at + splices[-1].removed == at and at not in marks:
+            splices[-1] = replace(splices[-1], removed=splices[-1].removed + 1)
+        else:
+            splices.append(Splice(at, 1, marks.get(at, "")))
+    return tuple(splices)
+
+
+def _lines_without(text: str, gone: Set[int]) -> list[tuple[int, int]]:
+    """Starts and ends of the lines; a line end that is gone parts none."""
+    ends = [at for at, sign in enumerate(text) if sign == "\n" and at not in gone]
+    return list(zip((0, *(end + 1 for end in ends)), (*ends, len(text)), strict=True))
+
+
+def _rest_of_line(text: str, start: int, end: int, gone: Set[int], marks: Container[int]) -> Iterable[int]:
+    """Places that go too with those of a line: blanks at its end, or all of it with a line end if nothing is left."""
+    left = [at for at in range(start, end) if at not in gone or at in marks]
+    if len(left) == end - start:
+        return ()
+    if any(at in marks or text[at] not in _LEFT_OVER for at in left):
+        last = next(number for number, at in enumerate(reversed(left)) if at in marks or not text[at].isspace())
+        return left[len(left) - last :]
+    line_end = (end,) if end < len(text) else (start - 1,) if start and start - 1 not in gone else ()
+    return (*left, *line_end)

@@ -91,14 +91,16 @@ class Forgotten(Struct, frozen=True):
             (start, end) for start, end in found if not any(left <= start and end <= right for left, right in marks)
         )
 
-    def mask(self, text: str, whole: str = MARK) -> str:
-        """`text` with `MARK` instead of every copy, and `whole` in that of every copy from end to end."""
+    def is_whole(self, copy: str) -> bool:
+        """True for a copy of a source from end to end."""
+        return any(folded.strip() in self.sources for folded in _foldings(copy))
+
+    def mask(self, text: str) -> str:
+        """`text` with `MARK` instead of every copy."""
         pieces: list[str] = []
         done = 0
         for start, end in self.spans(text):
-            copy = text[start:end]
-            is_whole = whole != MARK and any(folded.strip() in self.sources for folded in _foldings(copy))
-            pieces += (text[done:start], whole if is_whole else MARK)
+            pieces += (text[done:start], MARK)
             done = end
         return "".join((*pieces, text[done:]))
 
@@ -193,9 +195,13 @@ def forget_lines(texts: Iterable[str], *, shortest: int) -> Forgotten:
 def _forgotten(passages: Iterable[str]) -> Forgotten:
     # Longest first, so that a whole passage is found before its lines.
     sources = {folded.strip() for passage in passages for folded in _foldings(passage)} - {""}
-    ordered = tuple(sorted(sources, key=lambda source: (-len(source), source)))
+    return of_sources(tuple(sorted(sources, key=lambda source: (-len(source), source))))
+
+
+def of_sources(sources: tuple[str, ...]) -> Forgotten:
+    """Patterns of the sources that another one had."""
     return Forgotten(
-        ordered, tuple({source[at : at + _SEED]: None for source in ordered for at in _seed_places(source)})
+        sources, tuple({source[at : at + _SEED]: None for source in sources for at in _seed_places(source)})
     )
 
 

@@ -29,6 +29,7 @@ from pattern_acp.workspace.shell import Machine
 if TYPE_CHECKING:
     from pattern_acp.definitions.bundles import Bundle
     from pattern_acp.lsp.servers import LanguageServers
+    from pattern_acp.memory.service.forget import Tell
     from pattern_acp.policy.sandbox import Sandboxing
 
 AskGit: TypeAlias = Callable[[str, float], Awaitable[GitStatus | None]]
@@ -143,6 +144,8 @@ class Constellation(Struct):
     """Writes the report of /doctor as Markdown."""
     settings_for: Callable[[str], ProjectSettings] | None = None
     """The settings with a project's `.pattern/config.toml` taken in; reads files, so it runs in a worker thread."""
+    tell_forgetting: "Callable[[], Awaitable[Tell]] | None" = None
+    """Prepares the noting of what is forgotten for the user's other devices; None: there are none."""
     indexer: Indexer | None = None
     """Lets searches go by meaning; None: by words alone."""
     persona_named: Callable[[str], Persona] | None = None

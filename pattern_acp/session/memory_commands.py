@@ -95,6 +95,7 @@ def _desk(session: "Session") -> Desk:
         parameters=parameter_names,
         tasks=FORGETTING,
         sources=KEPT_SOURCES,
+        telling=shared.tell_forgetting,
     )
     setup.turn_id = reverts.turn_id = forgetting.turn_id = session.person_memory.turn_id
 

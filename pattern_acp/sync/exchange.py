@@ -26,12 +26,22 @@ from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
 from pattern_acp.journal.leases import host_name
 from pattern_acp.memory.secrets import SecretMask
+from pattern_acp.sync.forgetting import (
+    Following,
+    drop_heard,
+    followed_forgettings,
+    forgettings_to_tell,
+    mark_told,
+    take_forgettings,
+    tell_forgettings_again,
+)
 from pattern_acp.sync.incoming import take_over
 from pattern_acp.sync.outgoing import QUERIES, Changes, Sharing, newest_event, read_changes
 from pattern_acp.sync.segments import (
     DEVICE,
     Carrier,
     DeviceRevokedError,
+    Forgetting,
     Segment,
     SegmentName,
     SyncError,
@@ -84,6 +94,8 @@ class ExchangeReport(Struct):
     facts: int = 0
     tasks: int = 0
     sessions: int = 0
+    forgotten: int = 0
+    """Forgettings of other devices that took something from here."""
     waiting: int = 0
     """Segments that are there and cannot be taken over yet, since one before them is not."""
     notes: list[str] = field(default_factory=list[str])
@@ -127,6 +139,9 @@ class MemoryExchange:
             device = await self._database.write(lambda tx: self._begin(tx, names))
             report = ExchangeReport()
             await self._receive(device, names, report)
+            # Before anything goes: a segment says that what those it has seen forgot is forgotten here.
+            report.forgotten, left = await Following(self._database, self._key, self._clock, self._ids).run()
+            report.notes += left
             await self._send(device, names, report)
             return report
 
@@ -141,6 +156,7 @@ class MemoryExchange:
         if device is None:
             named: dict[str, SqlValue] = {"device": self._ids.new("device"), "host": self._host, "place": place}
             tx.execute(QUERIES["begin_device"], named)
+            tell_forgettings_again(tx)
             device = Device(str(named["device"]))
         if device.choice != self._sharing.digest:
             tx.execute(QUERIES["read_again"])
@@ -204,6 +220,9 @@ class MemoryExchange:
             tx.execute(QUERIES["follow_peer"], row)
             for revoked in segment.revoked:
                 revoke(tx, revoked)
+            came = taken.blocks or taken.facts or taken.tasks or taken.sessions
+            # What came may have the words of a forgetting that its device had not heard of.
+            take_forgettings(tx, self._key, segment.forgotten, segment.followed if came else None)
             return taken
 
         archive = read_archive(BytesIO(segment.archive))
@@ -217,21 +236,33 @@ class MemoryExchange:
 
     async def _send(self, device: Device, names: Sequence[SegmentName], report: ExchangeReport) -> None:
         device = await self._database.read(device_of) or device
-        own = {name.number: name for name in names if name.device == device.name}
+        own = _of_device(device, names)
         is_whole = await self._database.read(lambda tx: self._is_whole_due(tx, device, own))
         changes = await self._database.read(
             lambda tx: read_changes(tx, self._sharing, 0 if is_whole else device.upto, self._mask)
         )
+        forgotten = await self._database.read(
+            lambda tx: forgettings_to_tell(tx, self._key, self._sharing, is_whole=is_whole)
+        )
         report.notes += changes.report.left_out
-        if changes.is_empty and not is_whole:
+        if changes.is_empty and not is_whole and not forgotten:
             if changes.upto - device.upto > PASS_EVENTS:
                 passed: dict[str, SqlValue] = {"device": device.name, "upto": changes.upto, "before": device.number}
                 await self._database.write(lambda tx: tx.execute(QUERIES["pass_events"], passed))
         else:
-            await self._write(device, changes, report, is_whole=is_whole)
+            await self._write(device, changes, forgotten, report, is_whole=is_whole)
+            if is_whole:
+                # Those before may have words that were forgotten.
+                device = await self._database.read(device_of) or device
+                own = _of_device(device, await self._carrier.names())
         for name in own.values():
             if name.number < device.whole and device.whole in own:
                 await self._carrier.remove(name)
+        await self._database.write(self._drop_heard)
+
+    def _drop_heard(self, tx: Transaction) -> None:
+        seen = [peer.seen for peer in peers_of(tx) if not peer.revoked]
+        drop_heard(tx, self._key, self._sharing, seen, self._clock.now_ms())
 
     def _is_whole_due(self, tx: Transaction, device: Device, own: dict[int, SegmentName]) -> bool:
         """Tell whether all is to be told at once: something is missing there, or too much is."""
@@ -240,7 +271,15 @@ class MemoryExchange:
         forgotten = tx.one(QUERIES["forgotten_after"], {"after": device.upto})
         return due or device.number - device.whole >= WHOLE_EVERY or (forgotten is not None and forgotten[0] == 1)
 
-    async def _write(self, device: Device, changes: Changes, report: ExchangeReport, *, is_whole: bool) -> None:
+    async def _write(
+        self,
+        device: Device,
+        changes: Changes,
+        forgotten: tuple[Forgetting, ...],
+        report: ExchangeReport,
+        *,
+        is_whole: bool,
+    ) -> None:
         name = SegmentName(device.name, device.number + 1, is_whole)
         peers = await self._database.read(peers_of)
         segment = Segment(
@@ -249,6 +288,8 @@ class MemoryExchange:
             {peer.device: peer.number for peer in peers},
             tuple(peer.device for peer in peers if peer.revoked),
             self._clock.now_ms(),
+            forgotten,
+            await self._database.read(followed_forgettings),
         )
         row: dict[str, SqlValue] = {
             "device": device.name,
@@ -263,12 +304,18 @@ class MemoryExchange:
         def advance(tx: Transaction) -> int:
             for session, told in changes.told.items():
                 tx.execute(QUERIES["tell_session"], {"session": session, "told": told})
+            mark_told(tx, forgotten, name.number)
             return tx.execute(QUERIES["advance_device"], row)
 
         if await self._database.write(advance) == 1:
             content = await anyio.to_thread.run_sync(seal, self._key, name, segment)
             await self._carrier.put(name, content)
             report.sent += 1
+
+
+def _of_device(device: Device, names: Sequence[SegmentName]) -> dict[int, SegmentName]:
+    """The segments of a device by their numbers."""
+    return {name.number: name for name in names if name.device == device.name}
 
 
 def device_of(tx: Transaction) -> Device | None:

@@ -9,7 +9,8 @@ with nobody to ask:
 - of two blocks with one label the older one has it, and the other is called `LABEL-xxxxxx` everywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import cast
 
 from msgspec.structs import replace
@@ -35,7 +36,7 @@ from pattern_acp.carry.export import (
     TaskListRecord,
 )
 from pattern_acp.carry.export import QUERIES as OF_CARRY
-from pattern_acp.carry.task_lists import check_updates, merge_list
+from pattern_acp.carry.task_lists import check_updates, is_whole, merge_list
 from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.ids import BlockId, SessionId
@@ -60,8 +61,9 @@ from pattern_acp.memory.block_loader import READING_PEER, text_hash
 from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.configuring import configured, setting_of, store_settings
 from pattern_acp.memory.deletion import ProposedMark, propose_deletion, propose_restoration, store_mark
+from pattern_acp.memory.document import update_between
 from pattern_acp.memory.edits import Operation
-from pattern_acp.memory.errors import BlockCorruptError
+from pattern_acp.memory.errors import BlockCorruptError, DocumentError
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.path_notes import NoteStatusChange, Status, bound_of, set_status
 from pattern_acp.memory.recall import remove_source
@@ -140,9 +142,9 @@ class _Following(Arrival):
             self._begin(BlockKey(scope, owner, str(row["label"])), BlockId(block_id), record, events)
             return
         before = len(self._origins)
-        for one in events:
-            if not self._here.is_known(one.event):
-                self._follow(block_id, one)
+        new = [one for one in events if not self._here.is_known(one.event)]
+        for one in _with_updates(new):
+            self._follow(block_id, one)
         if len(self._origins) > before:
             self._touched(block_id)
             self._report.blocks += 1
@@ -326,7 +328,7 @@ class _Following(Arrival):
             came = merge_list(self._tx, record.id, new)
             for seq, event in came:
                 self._came(seq, event)
-        elif new[0].number == 1:
+        elif new[0].number == 1 or is_whole(new[0]):
             self._adopt(record.id, (scope, owner), new)
             came = [(0, one.event) for one in new]
         else:
@@ -380,6 +382,20 @@ class _Following(Arrival):
 
 def _relabelled(key: BlockKey, block_id: str) -> BlockKey:
     return replace(key, label=f"{key.label[:50]}-{block_id[-6:]}")
+
+
+def _with_updates(events: Sequence[BlockEvent]) -> Iterator[BlockEvent]:
+    """The events of one block; a write that a later forgetting emptied has what is left of it, and so its author."""
+    snapshots = [one.write.get("data") for one in events if one.event.kind == "block_forgotten" and one.write]
+    for one in events:
+        is_text = one.event.kind in {"block_committed", "block_forgotten"}
+        if snapshots and snapshots[-1] and one.write and is_text and not one.write.get("data"):
+            before, after = _bytes(one.write["frontiers_before"]), _bytes(one.write["frontiers_after"])
+            with suppress(DocumentError):
+                data = update_between(one.event.item, cast("bytes", snapshots[-1]), before, after)
+                yield replace(one, write={**one.write, "data": data})
+                continue
+        yield one
 
 
 def _bytes(cell: object) -> bytes:

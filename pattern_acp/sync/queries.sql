@@ -49,8 +49,40 @@ UPDATE sync_peers SET number = 0;
 SELECT coalesce(max(seq), 0) FROM events;
 
 -- name: forgotten_after
--- Whether words were forgotten after an event.
-SELECT EXISTS (SELECT 1 FROM events WHERE kind = 'block_forgotten' AND seq > :after);
+-- Whether words were forgotten or redacted after an event; those of imported sessions were taken out elsewhere.
+SELECT EXISTS (
+    SELECT 1 FROM events
+    WHERE seq > :after AND (kind = 'block_forgotten' OR (kind = 'events_redacted' AND actor <> 'import'))
+);
+
+-- name: forgettings
+-- What was forgotten, here or elsewhere, while other devices have to hear of it.
+SELECT id, at_ms, sealed, followed, told FROM sync_forgettings ORDER BY at_ms, id;
+
+-- name: put_forgetting
+-- A forgetting that is not known yet.
+INSERT INTO sync_forgettings (id, at_ms, sealed, followed, told) VALUES (:id, :at_ms, :sealed, :followed, 0)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: follow_forgetting
+-- Whether a forgetting was followed here.
+UPDATE sync_forgettings SET followed = :followed WHERE id = :id;
+
+-- name: tell_forgetting
+-- The first segment of this device that has a forgetting.
+UPDATE sync_forgettings SET told = :number WHERE id = :id AND told = 0;
+
+-- name: tell_forgettings_again
+-- That no segment has the forgettings.
+UPDATE sync_forgettings SET told = 0;
+
+-- name: seal_forgetting
+-- A forgetting under another key.
+UPDATE sync_forgettings SET sealed = :sealed WHERE id = :id;
+
+-- name: drop_forgetting
+-- That everybody has heard of a forgetting.
+DELETE FROM sync_forgettings WHERE id = :id;
 
 -- name: changed_blocks
 -- The blocks that events after one are about, with whether anybody but the program had written to them before and has

@@ -17,12 +17,13 @@ import msgspec
 from msgspec import Struct
 
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.memory.service.forget import ForgottenWords
 
 MAGIC = b"pattern-acp sync 1\n"
 KEY_BYTES = 32
 _KEY_ID_BYTES = 8
 _NONCE_BYTES = 12
-_HEADER_BYTES = len(MAGIC) + _KEY_ID_BYTES + _NONCE_BYTES
+_HEADER_BYTES = len(MAGIC) + _KEY_ID_BYTES
 
 _NAME = re.compile(r"(?P<number>\d{8})(?P<whole>\.whole)?\.segment")
 DEVICE = re.compile(r"device_[0-9a-f]{32}")
@@ -67,6 +68,14 @@ def name_of(device: str, file: str) -> SegmentName | None:
     return SegmentName(device, int(found["number"]), found["whole"] is not None)
 
 
+class Forgetting(Struct, frozen=True):
+    """Words that were forgotten on a device, and when."""
+
+    id: str
+    at_ms: int
+    words: ForgottenWords
+
+
 class Segment(Struct, frozen=True):
     """The content of a segment."""
 
@@ -79,6 +88,10 @@ class Segment(Struct, frozen=True):
     revoked: tuple[str, ...] = ()
     """Devices whose segments nobody should take any more."""
     at_ms: int = 0
+    forgotten: tuple[Forgetting, ...] = ()
+    """Forgettings that its readers follow."""
+    followed: tuple[str, ...] = ()
+    """The forgettings that its device knew of, and had followed."""
 
 
 class Carrier(Protocol):
@@ -154,13 +167,8 @@ def read_key(text: str) -> bytes:
 
 def seal(key: bytes, name: SegmentName, segment: Segment) -> bytes:
     """Encrypt a segment under its name."""
-    # Late: a start without sync loads no cipher.
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-    nonce = secrets.token_bytes(_NONCE_BYTES)
-    header = MAGIC + _key_id(key) + nonce
-    sealed = ChaCha20Poly1305(key).encrypt(nonce, msgspec.msgpack.encode(segment), _proven(header, name))
-    return header + sealed
+    header = MAGIC + _key_id(key)
+    return header + encrypt(key, msgspec.msgpack.encode(segment), header=header, about=_about(name))
 
 
 def unseal(key: bytes, name: SegmentName, content: bytes) -> Segment | None:
@@ -169,26 +177,44 @@ def unseal(key: bytes, name: SegmentName, content: bytes) -> Segment | None:
     Raises:
         SyncKeyError: it was encrypted with another key.
     """
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
     header = content[:_HEADER_BYTES]
     if len(header) < _HEADER_BYTES or not header.startswith(MAGIC):
         return None
-    if header[len(MAGIC) : -_NONCE_BYTES] != _key_id(key):
+    if header[len(MAGIC) :] != _key_id(key):
         raise SyncKeyError(
             "A device writes with another key: run `pattern-acp sync key show` on one device, and "
             "`pattern-acp sync key set` on the other."
         )
     try:
-        said = ChaCha20Poly1305(key).decrypt(header[-_NONCE_BYTES:], content[_HEADER_BYTES:], _proven(header, name))
-        return msgspec.msgpack.decode(said, type=Segment)
-    except (InvalidTag, msgspec.MsgspecError):
+        said = decrypt(key, content[_HEADER_BYTES:], header=header, about=_about(name))
+        return None if said is None else msgspec.msgpack.decode(said, type=Segment)
+    except msgspec.MsgspecError:
         return None
 
 
-def _proven(header: bytes, name: SegmentName) -> bytes:
-    return header + f"{name.device}/{name.file}".encode()
+def encrypt(key: bytes, content: bytes, *, about: bytes, header: bytes = b"") -> bytes:
+    """Encrypt a content, which opens only with the same key, header, and thing that it is `about`."""
+    # Late: a start without sync loads no cipher.
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    return nonce + ChaCha20Poly1305(key).encrypt(nonce, content, header + nonce + about)
+
+
+def decrypt(key: bytes, content: bytes, *, about: bytes, header: bytes = b"") -> bytes | None:
+    """The content of what `encrypt` made; None for anything else."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    nonce, sealed = content[:_NONCE_BYTES], content[_NONCE_BYTES:]
+    try:
+        return ChaCha20Poly1305(key).decrypt(nonce, sealed, header + nonce + about)
+    except (InvalidTag, ValueError):
+        return None
+
+
+def _about(name: SegmentName) -> bytes:
+    return f"{name.device}/{name.file}".encode()
 
 
 def _key_id(key: bytes) -> bytes:

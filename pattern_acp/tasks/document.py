@@ -4,15 +4,17 @@ Owns: the containers of a task's fields, and which operation a change of a field
 change of different fields, steps, links and comments survives a merge. Must not know: SQL, or the rules of a task.
 """
 
-from collections.abc import Generator, Sequence
+import json
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 import loro
 import msgspec
 
-from pattern_acp.memory.document import is_from_loro
+from pattern_acp.memory.document import is_from_loro, new_in
 from pattern_acp.tasks.model import (
+    LONGEST_TITLE,
     LinkKind,
     NotATaskListError,
     Task,
@@ -41,6 +43,11 @@ _VALUES = ("estimate", "actual", "source")
 _ORDERED = ("steps", "checks")
 _STEPS, _CHECKS, _COMMENTS, _LINKS, _FILES, _READ = "steps", "checks", "comments", "links", "files", "read_before"
 _SETS = (_FILES, "labels")
+
+_LINK_KINDS = frozenset(kind.value for kind in LinkKind)
+
+_WORDS = frozenset({"text", "author", "command", "output", "key", "url"})
+"""Fields of steps, checks, comments and sources that say something."""
 
 
 class TaskDocument:
@@ -75,7 +82,7 @@ class TaskDocument:
             NotATaskListError: it is damaged, or builds on a change that is missing.
         """
         with self._converted():
-            status = self._document.import_(update)
+            status = self._document.import_(new_in(self._document, update))
         if status.pending is not None:
             raise NotATaskListError(self._list_id, "a change is missing that later ones build on")
 
@@ -144,6 +151,30 @@ class TaskDocument:
         with self._converted():
             return self._document.export(loro.ExportMode.ShallowSnapshot(self._document.oplog_frontiers))
 
+    def full_snapshot(self) -> bytes:
+        """The state now with all history."""
+        with self._converted():
+            return self._document.export(loro.ExportMode.Snapshot())
+
+    def without_words(self, mask: Callable[[str], str]) -> "TaskDocument":
+        """The same list with the same changes under the same ids, masked in whatever users and the agent write.
+
+        So a copy with the words and one without still merge, and all devices that mask the same have the same.
+
+        Raises:
+            NotATaskListError: it does not hold all of its history.
+        """
+        changes = cast("dict[str, list[dict[str, list[dict[str, dict[str, object]]]]]]", json.loads(self.everything))
+        for change in changes["changes"]:
+            for operation in change["ops"]:
+                _mask_operation(operation["content"], mask)
+        made = TaskDocument(self._list_id, 1)
+        with made._converted():
+            made._document.import_json_updates(json.dumps(changes, ensure_ascii=False))
+        if made.frontiers != self.frontiers:
+            raise NotATaskListError(self._list_id, "it does not hold all of its history")
+        return made
+
     @property
     def everything(self) -> str:
         """All operations that it was made of, as JSON: every text that a version had is in it."""
@@ -206,6 +237,36 @@ class TaskDocument:
             if is_from_loro(error):
                 raise NotATaskListError(self._list_id, str(error)) from error
             raise
+
+
+def _mask_operation(content: dict[str, object], mask: Callable[[str], str]) -> None:
+    """Mask what an operation brings; names of fields, states, ids and links stay."""
+    key, value = content.get("key"), content.get("value")
+    if isinstance(key, str) and key not in Task.__struct_fields__ and key.partition(" ")[0] not in _LINK_KINDS:
+        # One of a set, such as a file or a label.
+        content["key"] = mask(key)
+    elif key == "title" and isinstance(value, str):
+        content["value"] = mask(value)[:LONGEST_TITLE]
+    elif key in {"description", "owner"} and isinstance(value, str):
+        content["value"] = mask(value)
+    elif isinstance(value, list):
+        content["value"] = [_masked_item(item, mask) for item in cast("list[object]", value)]
+    elif isinstance(value, dict):
+        content["value"] = _masked_item(cast("object", value), mask)
+
+
+def _masked_item(item: object, mask: Callable[[str], str]) -> object:
+    """A step, check, comment or source without words."""
+    if not isinstance(item, dict):
+        return item
+    fields = cast("dict[str, object]", item)
+    masked = {
+        name: mask(value) if name in _WORDS and isinstance(value, str) else value for name, value in fields.items()
+    }
+    if masked != fields and "key" in masked:
+        # Digests of short words could be guessed.
+        return {name: value for name, value in masked.items() if name in {"key", "number", "url"}}
+    return masked
 
 
 def _edges(task: Task | None) -> set[str]:

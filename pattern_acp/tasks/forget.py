@@ -3,12 +3,13 @@
 Owns: which lists hold the words, and lists that begin anew without them. Must not know: what else forgets, or who asked
 for it (`memory/service/forget.py`, `session/redaction.py`).
 
-A list that holds the words in any version gets a new document with the tasks as they read without them; its older
-updates go. So a copy of the list that was made before can no longer be merged, which would bring the words back.
+A list that holds the words in any version gets one document in which the changes of before have no words; its older
+updates go. Copies of the list on other devices still merge with it, and lose the words when these follow.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -24,8 +25,8 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.forgotten import Forgotten
 from pattern_acp.memory.service.forget import ForgettingElsewhere
 from pattern_acp.tasks.document import TaskDocument
-from pattern_acp.tasks.model import NotATaskListError, Task, TaskSource
-from pattern_acp.tasks.store import LONGEST_TITLE, NO_FRONTIERS, project_tasks
+from pattern_acp.tasks.model import LONGEST_TITLE, NotATaskListError, Task, TaskSource
+from pattern_acp.tasks.store import project_tasks
 
 _QUERIES = load_queries("pattern_acp.tasks")
 
@@ -37,6 +38,8 @@ class _List(Struct, frozen=True):
     head_update: int
     tasks: tuple[Task, ...]
     history: str
+    document: TaskDocument | None = None
+    """All of it; None where it is damaged."""
 
 
 def tasks_with(tx: Transaction, words: Forgotten, *, session: str = "") -> int:
@@ -62,12 +65,9 @@ def forget_in_tasks(tx: Transaction, words: Forgotten, *, at_ms: int, session: s
     for found in _lists_with(tx, words, session):
         count += _count(found, words)
         number = found.head_update + 1
-        tasks = tuple(_without(task, words) for task in found.tasks)
-        # The peer is another one for each forgetting: an old copy has other operations under the ids of its own.
-        document = TaskDocument(found.list_id, _peer(found.list_id, number))
-        for task in tasks:
-            document.add(task)
-        update, base = document.export_update(NO_FRONTIERS), document.shallow_snapshot()
+        document = _forgotten(found, words, number)
+        tasks = document.tasks
+        update, base = document.full_snapshot(), document.shallow_snapshot()
         event = TasksChanged(found.list_id, number, "forget", tuple(task.id for task in tasks), sha256_hex(update))
         seq = append(tx, CONSTELLATION_STREAM, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=at_ms).seq
         tx.execute(_QUERIES["drop_updates"], {"id": found.list_id})
@@ -84,6 +84,20 @@ def forget_in_tasks(tx: Transaction, words: Forgotten, *, at_ms: int, session: s
     return count
 
 
+def _forgotten(found: _List, words: Forgotten, number: int) -> TaskDocument:
+    """The list without the words; without its past too where that cannot be read, or would still have them."""
+    if found.document is not None:
+        with suppress(NotATaskListError):
+            document = found.document.without_words(words.mask)
+            if not _count(_List(found.list_id, number, document.tasks, document.everything), words):
+                return document
+    # The peer is another one for each forgetting: an old copy has other operations under the ids of its own.
+    document = TaskDocument(found.list_id, _peer(found.list_id, number))
+    for task in found.tasks:
+        document.add(_without(task, words))
+    return document
+
+
 def _lists_with(tx: Transaction, words: Forgotten, session: str) -> list[_List]:
     rows = tx.all(_QUERIES["every_list"], {"session": session})
     found = (_read(tx, text(row[0]), data(row[1]), integer(row[2]), integer(row[3])) for row in rows)
@@ -95,7 +109,7 @@ def _read(tx: Transaction, list_id: str, base: bytes, base_update: int, head_upd
     later = [data(row[0]) for row in tx.all(_QUERIES["list_updates"], {"id": list_id, "after": base_update})]
     try:
         document = TaskDocument.load(list_id, updates, peer=1)
-        return _List(list_id, head_update, document.tasks, document.everything)
+        return _List(list_id, head_update, document.tasks, document.everything, document)
     except NotATaskListError:
         # Damaged: its bytes are all that can be looked at.
         history = json.dumps([one.decode("utf-8", "replace") for one in (base, *updates)])

@@ -17,7 +17,7 @@ from msgspec.structs import asdict, replace
 
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import TaskError
-from pattern_acp.tasks.model import BOXES, Task, TaskEffort, TaskPatch, TaskSource, TaskStatus, TaskStep
+from pattern_acp.tasks.model import BOXES, LONGEST_TITLE, Task, TaskEffort, TaskPatch, TaskSource, TaskStatus, TaskStep
 
 TaskFormat: TypeAlias = Literal["checklist", "todo", "github"]
 
@@ -257,9 +257,6 @@ def _draft(name: str, item: _Open, seen: dict[str, int], *, is_todo: bool) -> Ta
 
 
 def _titled(name: str, line: int, title: str) -> str:
-    # Late: the store has the limit.
-    from pattern_acp.tasks.store import LONGEST_TITLE
-
     plain = " ".join(title.split())
     if not plain:
         raise TaskImportError(name, line, "there is no title; write what is to be done.")

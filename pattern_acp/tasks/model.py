@@ -95,6 +95,10 @@ class LinkKind(StrEnum):
     PARENT = "parent"
 
 
+LONGEST_TITLE = 200
+"""Characters of a title."""
+
+
 class TaskStep(Struct, frozen=True):
     """One step of a task."""
 

@@ -29,6 +29,7 @@ from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.indexing import index_listed
 from pattern_acp.tasks.document import TaskDocument
 from pattern_acp.tasks.model import (
+    LONGEST_TITLE,
     OPEN,
     GraphEdge,
     GraphQuery,
@@ -489,10 +490,6 @@ def checked(task: Task) -> Task:
         raise TaskRefusedError(f"A title has at most {LONGEST_TITLE} characters; put the rest into the description.")
     labels = tuple(sorted({words for label in task.labels if (words := " ".join(label.split()))}))
     return _storable(replace(task, title=title, labels=labels))
-
-
-LONGEST_TITLE = 200
-"""Characters of a title."""
 
 
 def _with_source(before: Task | None, after: Task, writer: TaskWriter) -> Task:

@@ -57,6 +57,7 @@ def test_every_state_table_names_the_event_it_follows_from():
         "index_leftovers",
         "vector_codes",
         "sync_device",
+        "sync_forgettings",
         "sync_peers",
         "sync_sessions",
     }

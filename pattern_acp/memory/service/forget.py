@@ -15,9 +15,10 @@ nothing, so that words which are nowhere else are refused.
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from pattern_acp.db.connection import Database, SqlValue, Transaction
 from pattern_acp.db.table_rows import all_rows, tables_of_state, text_columns
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.errors import BlockError, DatabaseError
+from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.origin import Actor, Origin
@@ -70,7 +71,7 @@ from pattern_acp.memory.forget import (
     words_of_block,
     words_of_passage,
 )
-from pattern_acp.memory.forgotten import MARK, Forgotten
+from pattern_acp.memory.forgotten import MARK, Forgotten, of_sources
 from pattern_acp.memory.forks import GONE, forked_from, related_blocks, stored_block
 from pattern_acp.memory.history import StoredHistory, run_on_history
 from pattern_acp.memory.indexing import index_block, mask_of_sessions, mask_passages
@@ -91,6 +92,9 @@ _ATTEMPTS = 5
 _CARRIER = "project/project"
 """The block, which every project has, in whose name words of the archive are forgotten."""
 
+_ELSEWHERE = "It was forgotten on another device."
+"""The reason of a forgetting that follows another one."""
+
 _SHORTEST_NEARBY = 3
 """Characters of a line of a whole block that is masked in the calls and commands which wrote that block."""
 
@@ -100,6 +104,23 @@ class ForgettingElsewhere(Struct, frozen=True):
 
     count: Callable[[Transaction, Forgotten], int]
     forget: Callable[[Transaction, Forgotten, int], int]
+
+
+class ForgottenWords(Struct, frozen=True):
+    """The words that were forgotten, and in which block, for the user's other constellations to forget them too."""
+
+    block_id: str
+    scope: str
+    owner: str
+    whole: bool
+    sources: tuple[str, ...]
+    """Those of `Forgotten`: folded."""
+    nearby: tuple[str, ...] = ()
+    """The same of the words that go beside the writes of a whole block."""
+
+
+Tell: TypeAlias = Callable[[Transaction, ForgottenWords, int], None]
+"""Notes for other constellations what is forgotten, and when, in the transaction that forgets it."""
 
 
 class ForgettingPreview(Struct, frozen=True):
@@ -139,6 +160,12 @@ class ForgottenReport(Struct, frozen=True):
     left: tuple[str, ...]
     backups: tuple[Path, ...]
     clean: bool
+
+
+class NothingToForgetError(UnusableEditError):
+    """The words to forget are nowhere."""
+
+    failure_code = "memory.edit-unusable"
 
 
 class _Search(Struct, frozen=True):
@@ -184,10 +211,15 @@ class MemoryForgetting:
         parameters: Callable[[], frozenset[str]],
         tasks: ForgettingElsewhere | None = None,
         sources: ForgettingElsewhere | None = None,
+        telling: Callable[[], Awaitable[Tell]] | None = None,
     ) -> None:
-        """`parameters` are the names of arguments of tools, which stay whatever words are forgotten."""
+        """`parameters` are the names of arguments of tools, which stay whatever words are forgotten.
+
+        `telling` gives what notes them for other devices, or raises a `PatternError` when these cannot be told now.
+        """
         self._parameters = parameters
         self._tasks, self._sources = tasks, sources
+        self._telling = telling
         self.turn_id: TurnId | None = None
         self._database = database
         self._scope = scope
@@ -202,7 +234,7 @@ class MemoryForgetting:
             DatabaseError: the constellation cannot be read.
         """
         search = await self._search(label, passage)
-        return (await self._database.read(lambda tx: self._prepare(tx, search, passage))).taken
+        return (await self._database.read(lambda tx: self._prepare(tx, search, whole=passage is None))).taken
 
     async def forget(self, label: str, passage: str | None = None, reason: str = "") -> ForgottenReport:
         """Forget a passage of a block, or with the label `archive` of the archive, or a whole block, for good.
@@ -215,16 +247,76 @@ class MemoryForgetting:
             DatabaseError: the constellation cannot be written. Nothing was changed, unless only writing the file again
                 failed, which is then logged and told as not `clean`.
         """
+        tell, untold = None, ""
+        if self._telling is not None:
+            try:
+                tell = await self._telling()
+            except PatternError as error:
+                untold = f"your other devices, which are not told: {error.sentence.rstrip('.')}"
+
+        def write(tx: Transaction, search: _Search) -> tuple[_Prepared, int]:
+            done = self._forget(tx, search, whole=passage is None, reason=reason)
+            if tell is not None:
+                tell(tx, _said(done[0].block, search), self._clock.now_ms())
+            return done
+
         for attempt in range(_ATTEMPTS):
             search = await self._search(label, passage)
             try:
-                done, messages = await self._database.write(lambda tx, s=search: self._forget(tx, s, passage, reason))
+                done, messages = await self._database.write(lambda tx, s=search: write(tx, s))
             except StaleProposalError:
                 if attempt == _ATTEMPTS - 1:
                     raise
             else:
-                return await self._report(search, done, messages)
+                report = await self._report(search, done, messages)
+                return replace(report, left=(*report.left, untold)) if untold else report
         raise AssertionError("the last attempt returns or raises")
+
+    async def follow(self, said: ForgottenWords, note: Callable[[Transaction], None]) -> ForgottenReport | None:
+        """Forget what was forgotten in another constellation of the user; None where nothing here has the words.
+
+        `note` runs in the same transaction.
+
+        Raises:
+            BlockError, RedactionError, DatabaseError: as `forget` says.
+        """
+        for _ in range(_ATTEMPTS):
+            found = await self._search_said(said)
+            if found is not None:
+                search, whole = found
+
+                def write(tx: Transaction, search: _Search, *, whole: bool) -> tuple[_Prepared, int]:
+                    note(tx)
+                    return self._forget(tx, search, whole=whole, reason=_ELSEWHERE)
+
+                try:
+                    done, messages = await self._database.write(lambda tx, s=search, w=whole: write(tx, s, whole=w))
+                    return await self._report(search, done, messages)
+                except StaleProposalError:
+                    continue
+                except NothingToForgetError:
+                    pass
+            await self._database.write(note)
+            return None
+        raise StaleProposalError(said.block_id)
+
+    async def _search_said(self, said: ForgottenWords) -> tuple[_Search, bool] | None:
+        """Look for words of another constellation; tells too whether the block itself goes. None: there is no block."""
+        block = await self._database.read(lambda tx: _find_said(tx, said.block_id))
+        is_here = block is not None
+        if block is None:
+            # The event that records it is that of a block, whichever it is.
+            every = await self._database.read(every_block)
+            block = next((one for one, deleted in every if not deleted), None)
+        if block is None:
+            return None
+        words, nearby, whole = of_sources(said.sources), None, said.whole and is_here
+        if whole:
+            here, beside = await run_on_history(self._database, block, _words_of_whole)
+            words = of_sources(tuple(dict.fromkeys((*said.sources, *here.sources))))
+            nearby = of_sources(tuple(dict.fromkeys((*said.nearby, *beside.sources))))
+        in_block = whole or (is_here and await run_on_history(self._database, block, holds_words, words))
+        return await self._searched(block, words, nearby, in_block=in_block, whole=whole), whole
 
     async def _search(self, label: str, passage: str | None) -> _Search:
         block = await self._database.read(lambda tx: self._find(tx, label, passage))
@@ -235,12 +327,16 @@ class MemoryForgetting:
             in_block = await run_on_history(self._database, block, holds_words, words)
         else:
             words, nearby = await run_on_history(self._database, block, _words_of_whole)
+        return await self._searched(block, words, nearby, in_block=in_block, whole=passage is None)
 
+    async def _searched(
+        self, block: Block, words: Forgotten, nearby: Forgotten | None, *, in_block: bool, whole: bool
+    ) -> _Search:
         def look(tx: Transaction) -> tuple[tuple[int, ...], int]:
             return find_events(tx, words.is_in), newest_event(tx)
 
         events, newest = await self._database.read(look)
-        related = await self._related(block, words, whole=passage is None)
+        related = await self._related(block, words, whole=whole)
         return _Search(block.key, block.head_update, words, nearby, in_block, related, events, newest)
 
     async def _related(self, block: Block, words: Forgotten, *, whole: bool) -> tuple[str, ...]:
@@ -269,17 +365,17 @@ class MemoryForgetting:
                 continue
         return find_forgettable(tx, find_key(tx, self._scope.owners, label))
 
-    def _prepare(self, tx: Transaction, search: _Search, passage: str | None) -> _Prepared:
+    def _prepare(self, tx: Transaction, search: _Search, *, whole: bool) -> _Prepared:
         words = search.words
         block = find_forgettable(tx, search.key)
-        forgetting = self._propose(tx, search, passage)
+        forgetting = self._propose(tx, search, whole=whole)
         planned = _plan(tx, search, block.id, self._parameters())
         own = self._running(tx)
         kept = contents_with(tx, words.holds)
         taken = ForgettingPreview(
             label=block.key.label,
-            whole=passage is None,
-            in_text=passage is None or words.holds(block.text),
+            whole=whole,
+            in_text=whole or words.holds(block.text),
             versions=0 if forgetting is None else block.head_update - block.history_from + 1,
             events=sum(one.seq not in own for one in planned),
             archived=len(archived_with(tx, words)),
@@ -290,8 +386,8 @@ class MemoryForgetting:
         if forgetting is None and not (taken.events or taken.archived or kept or taken.tasks or taken.sources):
             but = "" if self.turn_id is None else " but in this command"
             problem = f"the words to forget are neither in it nor recorded anywhere{but}."
-            raise UnusableEditError(search.key.label, problem)
-        uncounted = _uncounted(tx, block.id, words, passage, in_block=forgetting is not None)
+            raise NothingToForgetError(search.key.label, problem)
+        uncounted = _uncounted(tx, block.id, words, whole=whole, in_block=forgetting is not None)
         return _Prepared(block, forgetting, (*planned, *uncounted), kept, taken)
 
     def _running(self, tx: Transaction) -> range:
@@ -302,9 +398,9 @@ class MemoryForgetting:
         first = next((one.seq for one in recorded if isinstance(one.event, TurnStarted)), None)
         return range(0) if first is None else range(first, newest_event(tx) + 1)
 
-    def _forget(self, tx: Transaction, search: _Search, passage: str | None, reason: str) -> tuple[_Prepared, int]:
+    def _forget(self, tx: Transaction, search: _Search, *, whole: bool, reason: str) -> tuple[_Prepared, int]:
         at_ms, words = self._clock.now_ms(), search.words
-        done = self._prepare(tx, search, passage)
+        done = self._prepare(tx, search, whole=whole)
         block, forgetting, planned = done.block, done.forgetting, done.planned
         shown_reason = words.mask(reason)
         event = BlockForgotten(
@@ -313,7 +409,7 @@ class MemoryForgetting:
             owner=block.key.owner,
             label=block.key.label,
             reason=shown_reason,
-            whole=passage is None,
+            whole=whole,
             events=len(planned),
             after_hash=text_hash(done.after),
             redaction=digest_of(planned),
@@ -327,7 +423,7 @@ class MemoryForgetting:
         if forgetting is not None:
             self._store(tx, forgetting, WriteRecord(appended.seq, scope.actor, scope.origin, shown_reason, at_ms))
         for block_id in search.related:
-            self._forget_related(tx, block_id, search, whole=passage is None, at_ms=at_ms)
+            self._forget_related(tx, block_id, search, whole=whole, at_ms=at_ms)
         redact(tx, planned, audit_seq=appended.seq, at_ms=at_ms)
         mask_titles(tx, words.mask, audit_seq=appended.seq)
         messages = sum(_forget_message(tx, one, appended.seq) for one in planned)
@@ -370,9 +466,9 @@ class MemoryForgetting:
         appended = append(tx, scope.stream, event, actor=scope.actor, origin=scope.origin, at_ms=at_ms)
         self._store(tx, forgetting, WriteRecord(appended.seq, scope.actor, scope.origin, reason, at_ms))
 
-    def _propose(self, tx: Transaction, search: _Search, passage: str | None) -> ProposedForgetting | None:
+    def _propose(self, tx: Transaction, search: _Search, *, whole: bool) -> ProposedForgetting | None:
         peer = self._scope.peer
-        if passage is None:
+        if whole:
             return propose_forgetting_all(tx, search.key, search.words, head=search.head, peer=peer)
         return propose_forgetting(tx, search.key, search.words, peer=peer) if search.in_block else None
 
@@ -475,16 +571,33 @@ def _plan(tx: Transaction, search: _Search, block_id: str, parameters: frozenset
 
 
 def _uncounted(
-    tx: Transaction, block_id: str, words: Forgotten, passage: str | None, *, in_block: bool
+    tx: Transaction, block_id: str, words: Forgotten, *, whole: bool, in_block: bool
 ) -> tuple[PlannedRedaction, ...]:
     """Plan the redaction of recall counts: for passages that go, and for passages that the block once had."""
     archived = archived_with(tx, words)
-    stay = frozenset[Name]() if passage is None else names_without(tx, block_id, words)
+    stay = frozenset[Name]() if whole else names_without(tx, block_id, words)
 
     def is_forgotten(name: Name) -> bool:
         return name[0] in archived or (in_block and name[0] == block_id and name not in stay)
 
     return plan_uncounting(tx, is_forgotten)
+
+
+def _said(block: Block, search: _Search) -> ForgottenWords:
+    key, nearby = block.key, () if search.nearby is None else search.nearby.sources
+    return ForgottenWords(block.id, key.scope.value, key.owner, search.nearby is not None, search.words.sources, nearby)
+
+
+def _find_said(tx: Transaction, block_id: str) -> Block | None:
+    """The block of an id, as far as its key means it; None when it is not here, or was forgotten."""
+    stored = stored_block(tx, block_id)
+    if stored is None:
+        return None
+    try:
+        found = find_forgettable(tx, stored.block.key)
+    except BlockMissingError:
+        return None
+    return found if found.id == block_id else None
 
 
 def _words_of_whole(history: StoredHistory) -> tuple[Forgotten, Forgotten]:
