@@ -85,11 +85,13 @@ class ModelLists:
 
     def refuses_tools(self, settings: ProviderSettings, model: str) -> bool:
         """Return whether a model said lately that it takes no tools."""
-        return self._is_recent(self._file().no_tools.get(f"{base_url(settings)} {model}"))
+        refused = self._file().no_tools
+        return bool(refused) and self._is_recent(refused.get(f"{base_url(settings)} {model}"))
 
     def refuses_images(self, settings: ProviderSettings, model: str) -> bool:
         """Return whether a model said lately that it takes no images."""
-        return self._is_recent(self._file().no_images.get(f"{base_url(settings)} {model}"))
+        refused = self._file().no_images
+        return bool(refused) and self._is_recent(refused.get(f"{base_url(settings)} {model}"))
 
     def _is_recent(self, refused: int | None) -> bool:
         return refused is not None and 0 <= self._clock.now_ms() - refused < REFUSED_MS

@@ -234,9 +234,10 @@ class Providers:
     def key_warning(self, qualified: str) -> str:
         """A sentence when the key of the model's provider goes to it unencrypted; else empty."""
         settings = self._configured.get(qualified.partition("/")[0])
-        if settings is None or not (self.key_in_use(qualified) or settings.headers):
-            return ""
-        return sent_openly(settings)
+        warning = "" if settings is None else sent_openly(settings)
+        # Keys are looked for last, since that asks the disk.
+        has_secret = settings is not None and bool(settings.headers or (warning and self.key_in_use(qualified)))
+        return warning if has_secret else ""
 
     def choice(self) -> ModelChoice:
         """The model to start with by what is known now; nothing is asked, so this may be called at any time."""

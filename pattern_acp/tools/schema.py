@@ -11,6 +11,7 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from typing import TypeVar
 
 import msgspec
@@ -98,13 +99,19 @@ def _member(node: Json, name: str) -> Json:
     return node.get(name) if isinstance(node, dict) else None
 
 
+@cache
+def _form_of(arguments: type) -> types.Type:
+    # Working it out takes a fifth of a millisecond, and each call asks.
+    return types.type_info(arguments)
+
+
 def parse_arguments(raw: JsonObject, arguments: type[ArgumentsT]) -> ArgumentsT:
     """Read the model's arguments.
 
     Raises:
         ToolInputError: the sentence names the field, what was expected and the type of what came, never its value.
     """
-    value = _read(types.type_info(arguments), raw, "")
+    value = _read(_form_of(arguments), raw, "")
     try:
         return msgspec.convert(value, arguments)
     except msgspec.ValidationError as error:

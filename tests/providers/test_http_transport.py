@@ -14,6 +14,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pattern_acp.providers.http import DirectClient
 from pattern_acp.providers.http_transport import ChunkJoiner, ReusingTransport
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -26,6 +27,7 @@ class RawServer:
     def __init__(self, answers: Sequence[bytes | None]) -> None:
         self.answers = list(answers)
         self.connections = 0
+        self.heads: list[bytes] = []
         self.bodies: list[bytes] = []
         self.ended = anyio.Event()
 
@@ -38,6 +40,7 @@ class RawServer:
                     head = await reader.receive_until(b"\r\n\r\n", 65536)
                 except (anyio.IncompleteRead, anyio.BrokenResourceError):
                     return
+                self.heads.append(head.lower())
                 length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or b"0")
                 self.bodies.append(await reader.receive_exactly(length))
                 answer = self.answers.pop(0)
@@ -58,9 +61,17 @@ async def serving(
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(partial(listener.serve, server.handle))
         url = f"http://127.0.0.1:{listener.extra_attributes[SocketAttribute.local_port]()}/v1"
-        async with httpx.AsyncClient(transport=ReusingTransport(None, idle_seconds), trust_env=False) as client:
+        async with DirectClient(httpx.Timeout(5), ReusingTransport(None, idle_seconds)) as client:
             yield server, partial(client.build_request, "POST", url, content=b"question"), client
         tasks.cancel_scope.cancel()
+
+
+async def test_a_cookie_that_a_server_sets_comes_back_with_every_request_behind_it():
+    with_cookie = HELLO.replace(b"\r\n", b"\r\nSet-Cookie: place=7; Path=/\r\n", 1)
+    async with serving(HELLO, with_cookie, HELLO, HELLO) as (server, request, client):
+        for _ in range(4):
+            await client.send(request())
+    assert [b"\r\ncookie: place=7" in head for head in server.heads] == [False, False, True, True]
 
 
 async def test_requests_share_a_connection():
