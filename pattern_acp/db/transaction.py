@@ -36,11 +36,13 @@ class Handle(Struct):
 class Transaction:
     """Statements of one transaction. Valid only inside the function it is handed to, and only on that thread."""
 
-    __slots__ = ("_handle", "_path")
+    __slots__ = ("_handle", "_path", "found")
 
     def __init__(self, handle: Handle, path: Path) -> None:
         self._handle = handle
         self._path = path
+        self.found: dict[object, object] = {}
+        """Findings of stores that need them again in this transaction, each under a key of its own."""
 
     def execute(self, sql: LiteralString, params: Params = ()) -> int:
         """Run an INSERT, UPDATE or DELETE and return how many rows it changed itself (not its triggers).

@@ -116,8 +116,7 @@ def append_stored(
     """
     canonical = canonical_json(encoded.payload)
     salt = salt or os.urandom(_SALT_BYTES).hex()
-    head = tx.one(QUERIES["stream_head"], {"stream": stream})
-    last_seq, prev_hash = (integer(head[0]), text(head[1])) if head else (0, FIRST_PREV_HASH)
+    last_seq, prev_hash = _head(tx, stream)
     link = Link(
         prev_hash,
         salted_hash(salt, canonical),
@@ -145,7 +144,18 @@ def append_stored(
         "salt": salt,
         "chain": FORM,
     }
-    return Appended(append_copy(tx, row, canonical), link.session_seq, link.hash, at_ms)
+    appended = Appended(append_copy(tx, row, canonical), link.session_seq, link.hash, at_ms)
+    tx.found[Appended, stream] = appended
+    return appended
+
+
+def _head(tx: Transaction, stream: str) -> tuple[int, str]:
+    """The number and the hash of a stream's newest event."""
+    newest = tx.found.get((Appended, stream))
+    if isinstance(newest, Appended):
+        return newest.session_seq, newest.hash
+    head = tx.one(QUERIES["stream_head"], {"stream": stream})
+    return (integer(head[0]), text(head[1])) if head else (0, FIRST_PREV_HASH)
 
 
 def append_copy(tx: Transaction, row: Mapping[str, SqlValue], canonical: bytes) -> int:
@@ -155,6 +165,7 @@ def append_copy(tx: Transaction, row: Mapping[str, SqlValue], canonical: bytes) 
         DatabaseError: the event could not be stored, or its place is taken.
     """
     payload, blob = store_payload(tx, canonical)
+    tx.found.pop((Appended, row["stream"]), None)
     return tx.insert(QUERIES["append_event"], {**row, "payload": payload, "blob": blob})
 
 

@@ -926,6 +926,10 @@ FROM search_entries AS e
 JOIN search_entries AS o ON o.id = :other
 WHERE e.id = :entry;
 
+-- name: has_untold
+-- Whether a pair was not told.
+SELECT 1 FROM repeats WHERE told = 0 LIMIT 1;
+
 -- name: untold_repeats
 -- Pairs of facts that say nearly the same and were not told, the likest first. `owners`, and `sources` of blocks that are
 -- attached to them, are JSON lists. Every turn asks, so the pairs are gone through first, which CROSS JOIN says, and not all
@@ -951,10 +955,6 @@ INSERT OR REPLACE INTO repeats (entry, other, likeness, told, last_seq) VALUES (
 -- name: mark_repeat_told
 -- The model was told of a pair.
 UPDATE repeats SET told = 1, last_seq = :seq WHERE entry = :entry AND other = :other;
-
--- name: blocks_frontiers
--- Loro's frontiers of the newest state of blocks.
-SELECT id, frontiers FROM blocks WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: seq_of_block
 -- The event that changed a block last.

@@ -60,6 +60,11 @@ def store_repeats(tx: Transaction, pairs: Sequence[Pair]) -> None:
         tx.execute(_QUERIES["store_repeat"], asked)
 
 
+def has_untold(tx: Transaction) -> bool:
+    """Return whether there is any pair that no model was told of."""
+    return tx.one(_QUERIES["has_untold"]) is not None
+
+
 def untold_repeats(
     tx: Transaction, owners: Sequence[str], attached: Sequence[str] = ()
 ) -> tuple[tuple[Pair, str], ...]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pattern_acp.db import columns
-from pattern_acp.db.columns import data, text
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.ids import BlockId
@@ -189,9 +188,11 @@ class BlockPoint(Struct, frozen=True):
 
 def block_points(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[BlockPoint, ...]:
     """Points of all blocks that these owners see; texts are not read, so damage does no harm."""
-    seen = visible_rows(tx, owners)
-    rows = tx.all(_QUERIES["blocks_frontiers"], {"ids": json.dumps([one.block.id for one in seen])})
-    frontiers = {text(row[0]): data(row[1]) for row in rows}
-    return tuple(
-        BlockPoint(one.block.id, one.label, one.block.head_update, frontiers.get(one.block.id, b"")) for one in seen
-    )
+    frontiers: dict[str, bytes] = {}
+
+    def decode(_tx: Transaction, row: Row) -> Block:
+        block, frontiers[columns.text(row[0])] = read_row(row)
+        return block
+
+    seen = _visible(tx, owners, Isolation.NONE, decode)
+    return tuple(BlockPoint(one.block.id, one.label, one.block.head_update, frontiers[one.block.id]) for one in seen)

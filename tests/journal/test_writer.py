@@ -5,7 +5,7 @@ from typing import LiteralString
 
 import pytest
 
-from pattern_acp.db.connection import Row, Transaction
+from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.errors import ConstraintError
 from pattern_acp.domain.canonical import JsonObject, canonical_json
 from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
@@ -15,7 +15,7 @@ from pattern_acp.domain.tool_calls import DiffContent, TextContent, ToolCallStat
 from pattern_acp.journal import events
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import Recorded, read_item, read_stream
-from pattern_acp.journal.writer import INLINE_BYTES, Appended, append
+from pattern_acp.journal.writer import INLINE_BYTES, Appended, append, append_copy
 from tests.support.constellation import temporary_constellation
 
 TURN = TurnId("turn_1")
@@ -51,6 +51,21 @@ async def test_streams_are_numbered_apart_and_ordered_together():
         assert await constellation.database.write(write) == [(1, 1), (2, 2), (3, 1)]
         later = await constellation.database.read(lambda tx: read_stream(tx, "one", after=1))
         assert [entry.event for entry in later] == [events.SessionTitled("b")]
+
+
+async def test_an_event_follows_one_that_was_copied_into_its_stream_in_the_same_transaction():
+    async with temporary_constellation() as constellation:
+
+        def write(tx: Transaction) -> list[tuple[SqlValue, ...]]:
+            add(tx, events.SessionTitled("a"))
+            (row,) = tx.all("SELECT at_ms, kind, version, actor, origin, item, payload_hash, salt, chain FROM events")
+            names = ("at_ms", "kind", "version", "actor", "origin", "item", "payload_hash", "salt", "chain")
+            place = {"stream": "s", "session_seq": 2, "prev_hash": "x", "hash": "copied"}
+            append_copy(tx, {**dict(zip(names, row, strict=True)), **place}, b"{}")
+            add(tx, events.SessionTitled("b"), events.SessionTitled("c"))
+            return tx.all("SELECT session_seq, prev_hash = 'copied' FROM events WHERE session_seq > 2")
+
+        assert await constellation.database.write(write) == [(3, 1), (4, 0)]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.merging import conflict_note, open_conflicts
 from pattern_acp.memory.origin_notes import OriginNotes, writes_from_data
 from pattern_acp.memory.permissions import Isolation, Permission
-from pattern_acp.memory.repeats import Pair, untold_repeats
+from pattern_acp.memory.repeats import Pair, has_untold, untold_repeats
 from pattern_acp.memory.schemas.forms import describe
 from pattern_acp.memory.service.access import (
     EVERYTHING,
@@ -50,6 +50,9 @@ class SessionRepeats:
 
     def untold(self, tx: Transaction) -> tuple[tuple[Pair, str], ...]:
         """Pairs that were not reported yet, each with its sentence; for a read that finds more. Nothing is noted."""
+        if not has_untold(tx):
+            # Nearly always, and each request asks.
+            return ()
         owners = [owner for _, owner in self._owner.owners]
         searched = owners[1:] if self._isolation is not Isolation.NONE else owners
         seen = visible_rows(tx, self._owner.owners, isolation=self._isolation)
