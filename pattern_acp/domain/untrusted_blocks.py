@@ -34,6 +34,9 @@ _OF_FILES = frozenset({"attachment", "changes", "resource", "transcript"})
 """Marks around whole files, whose words stay as they are as far as they can, since the model copies them for edits.
 A common name ends nothing there, but for their own."""
 
+_OF_AGENTS = frozenset({"report", "events"})
+"""Marks around what other agents say, which mean something only there."""
+
 STATE = "current_state"
 """The mark of what is true now, which wires put behind the newest message, the result of a tool among them."""
 
@@ -53,7 +56,9 @@ def _pattern(*names: str) -> re.Pattern[str]:
 
 
 _ALL = _pattern(*TELLING, *COMMON)
-_FILES = {name: _pattern(*TELLING, name) for name in _OF_FILES}
+_WITHIN = {name: _pattern(*TELLING, name) for name in _OF_FILES} | {
+    name: _pattern(*TELLING, *COMMON, name) for name in _OF_AGENTS
+}
 _STATE = _pattern(STATE)
 _SHOWN = late_pattern(rf"<\\(?P<mark>{_forms(*TELLING, *COMMON)})", re.IGNORECASE)
 
@@ -90,7 +95,7 @@ def untrusted_line(mark: str, data: str, /, **attributes: str | int) -> Section:
 
 def harmless(text: str, *, within: str = "") -> str:
     """`text` without a mark of ours that means anything inside the mark `within`."""
-    return _FILES.get(within, _ALL).sub(r"<\\", text) if "<" in text else text
+    return _WITHIN.get(within, _ALL).sub(r"<\\", text) if "<" in text else text
 
 
 def harmless_result(text: str) -> str:
