@@ -383,6 +383,10 @@ class BudgetGate:
 
     async def _say(self, sentence: str) -> None:
         session = self._session
+        if not self._asks:
+            # Between turns nothing is shown: the next one does.
+            session.state.notices.append(sentence)
+            return
         if not await session.view.show_notices((sentence,)):
             await show_sentence(session.recorder, self._turn_id, session.constellation.ids, f"> {sentence}\n\n")
 

@@ -8,7 +8,9 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from pattern_acp.config.settings import CheckSettings, DelegateSettings, Settings, TurnSettings
+from pattern_acp.config.settings import BudgetSettings, CheckSettings, DelegateSettings, Settings, TurnSettings
+from pattern_acp.domain.allowance import Allowance
+from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import (
     Event,
     JobEnded,
@@ -19,6 +21,7 @@ from pattern_acp.journal.events import (
     SubagentRecorded,
     WorkerReady,
 )
+from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.subagents.background import background_of
 from tests.interaction.test_subagents import delegates, model_of, names, requests_of, run, settings
@@ -531,6 +534,24 @@ async def test_nobody_is_asked_for_a_worker_in_the_background():
         await agent.editor.prompt(session, "Go on.")
         assert agent.editor.asked == []
         assert await session_told(agent, model, "I could not.")
+
+
+async def test_between_turns_no_budget_asks_and_what_it_says_comes_with_the_next_prompt():
+    held = gate()
+    used = (UsageKnown(Usage(90_000)),)
+    work = [(held, *calls("list_directory", path="."), *used), calls("list_directory", path=".") + used, says("Never.")]
+    model = model_of(delegates("explorer", "finder", background=True), *[says("Fine.")] * 2, finder=work)
+    limited = replace(unwoken(), budget=BudgetSettings(session="100k tokens"))
+    async with running_agent(model, settings=limited) as agent:
+        session = await run(agent)
+        held.opened.set()
+        await until_finished(agent, session)
+        assert agent.editor.asked == []
+        assert len(requests_of(model, "finder")) == 2
+        agent.sessions.get(session).state.budgets.changed["session"] = Allowance()
+        await agent.editor.prompt(session, "Go on.")
+        assert "This session has used 90,000 of 100,000 tokens (/budget)." in agent.editor.said()
+        assert await session_told(agent, model, "Stopped: This session has used 180,000 of 100,000 tokens")
 
 
 async def test_only_what_lands_works_in_the_background():

@@ -553,7 +553,7 @@ class Subagent:
         self._call_id = call_id
         self._missing = shared.models.missing_key(qualified)
         waits = UserWaitTimer(shared.clock, parts.budget.waits)
-        self._gate = BudgetGate(session, parts.turn_id, waits)
+        self._gate = BudgetGate(session, parts.turn_id, waits, asks=parts.approver is None)
         self._model = _model_in_use(session, qualified, self._gate)
         self._activity = Activity(f"{task.kind.capitalize()}: {task.name}", progress, shared.clock)
         nest = parts.nest
