@@ -224,6 +224,12 @@ COMMANDS: dict[str, Command] = {
             beside=True,
         ),
         Command(
+            "group",
+            "Groups of personas of this project: list, run a pipeline or panel, switch a watch",
+            "pattern_acp.session.group_commands:run_group",
+            hint='[NAME ["GOAL"] | watch NAME on|off]',
+        ),
+        Command(
             "board",
             "Open sessions: who works on which task and which files",
             "pattern_acp.session.board_commands:run_board",

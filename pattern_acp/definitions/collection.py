@@ -1,13 +1,14 @@
-"""All commands and skills that hold in one folder.
+"""All commands, skills and groups that hold in one folder.
 
 Owns: the places they are looked for in, and which of two by one name counts. Must not know: what is trusted; those of a
 project are parts that the user is asked about.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -17,6 +18,9 @@ from pattern_acp.definitions.skills import SKILL_FILE, SkillDefinition, find_ski
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.origin import TrustTier
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
+
+if TYPE_CHECKING:
+    from pattern_acp.definitions.groups import Groups
 
 COMMANDS = "commands"
 SKILLS = "skills"
@@ -35,11 +39,13 @@ def is_learned(path: str) -> bool:
 
 
 class Definitions(Struct, frozen=True):
-    """Commands and skills by name, the user's own before the project's, and what could not be used."""
+    """Commands, skills and groups by name, the user's own before the project's, and what could not be used."""
 
     commands: tuple[CommandDefinition, ...] = ()
     skills: tuple[SkillDefinition, ...] = ()
     problems: tuple[str, ...] = ()
+    groups: "Groups | None" = None
+    """The groups of the project; None where it has no file of them."""
 
     def with_others(self, bundled: "Iterable[Definitions]") -> "Definitions":
         """The same with those of the program or of bundles.
@@ -51,7 +57,7 @@ class Definitions(Struct, frozen=True):
             return self
         commands = sorted((*self.commands, *(one for each in more for one in each.commands)), key=_rank)
         skills = sorted((*self.skills, *(one for each in more for one in each.skills)), key=_rank)
-        return Definitions(_first(commands), _first(skills), self.problems)
+        return Definitions(_first(commands), _first(skills), self.problems, self.groups)
 
     def parts(self) -> Iterator[ProjectPart]:
         """Yield those that a project brings."""
@@ -62,6 +68,8 @@ class Definitions(Struct, frozen=True):
         for skill in self.skills:
             if skill.of_project:
                 yield ProjectPart(PartKind.SKILL, skill.name, skill.shown, skill.digest)
+        for group in self.groups.usable if self.groups is not None else ():
+            yield group.part
 
 
 NO_DEFINITIONS = Definitions()
@@ -84,7 +92,18 @@ def find_definitions(project: str, own: Path) -> Definitions:
         commands += find_commands(place / COMMANDS, root, reading, tier=TrustTier.PROJECT, narrows=narrows)
         skills += find_skills(place / SKILLS, root, reading, tier=TrustTier.PROJECT)
     skills += find_skills(root / PROJECT_FOLDERS[0] / LEARNED, root, reading, tier=TrustTier.AD_HOC)
-    return Definitions(_first(commands), _first(skills), tuple(reading.problems))
+    groups = _groups(root)
+    problems = (*reading.problems, *(groups.problems if groups is not None else ()))
+    return Definitions(_first(commands), _first(skills), problems, groups)
+
+
+def _groups(root: Path) -> "Groups | None":
+    if not os.path.isfile(root / PROJECT_FOLDERS[0] / "groups.toml"):  # noqa: PTH113  a Path raises where it may not look
+        return None
+    # Late: most projects have none.
+    from pattern_acp.definitions.groups import find_groups
+
+    return find_groups(root)
 
 
 @cache

@@ -20,13 +20,14 @@ class PartKind(StrEnum):
     CHECK = "check"
     COMMAND = "command"
     SKILL = "skill"
+    GROUP = "group"
     LANGUAGE_SERVER = "language server"
     PERSONA = "persona"
     FILE = "file"
 
 
 class ProjectPart(Struct, frozen=True):
-    """One hook, server, check, command, skill or language server of a project; of a bundle also a persona or file.
+    """One hook, server, check, command, skill, group or language server of a project; of a bundle a persona or file.
 
     `text` is what the user is shown of it: never a value that may be a key. `digest` is the SHA-256 of all of it, so
     that a change behind the text counts too.

@@ -277,6 +277,7 @@ def item_of(event: Event) -> str:  # noqa: PLR0911  one for each group
             | events.HistoryCleared()
             | events.ContextCompacted()
             | events.MemoryRecalled()
+            | events.WatchSwitched()
         ):
             return event.turn_id or ""
         case (

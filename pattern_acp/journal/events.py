@@ -548,6 +548,15 @@ class DriftTold(Struct, frozen=True):
     definitions: tuple[SeenDefinition, ...]
 
 
+class WatchSwitched(Struct, frozen=True):
+    """A watch of the project's groups is on or off in this session. All that it does runs for `call_id`."""
+
+    turn_id: TurnId
+    name: str
+    call_id: ToolCallId
+    on: bool
+
+
 class DefinitionsFollowed(Struct, frozen=True):
     """The user chose for all sessions of a project what they take over of changed definitions, as `definitions.follow`.
 
@@ -944,6 +953,7 @@ Event: TypeAlias = (
     | DriftTold
     | DefinitionNoted
     | DefinitionsFollowed
+    | WatchSwitched
     | MemoryRecalled
     | TasksChanged
     | JobQuoted

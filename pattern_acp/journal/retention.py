@@ -76,6 +76,7 @@ CONTENT_KINDS = frozenset(
         "message_pinned",
         "handoff_left",
         "drift_told",
+        "watch_switched",
     }
 )
 """Events that are the session's alone. All others stay as they are: what the row of the session follows from, memory,

@@ -42,6 +42,14 @@ HANDOFF_SECONDS = 1.0
 """Longest that closing takes to record where sessions stood; the process may have to end soon."""
 
 
+WATCH_SECONDS = 5.0
+"""Between two looks for what a watch of a group watches."""
+
+
+async def _pause_of_watches() -> None:
+    await anyio.sleep(WATCH_SECONDS)
+
+
 class Models(Protocol):
     """The models that can be chosen: `providers.registry.Providers`, or a fake."""
 
@@ -166,6 +174,8 @@ class Constellation(Struct):
     """Longest a turn waits for what is recalled."""
     handoff_seconds: float = HANDOFF_SECONDS
     """Longest that closing takes to record where sessions stood."""
+    pause_of_watches: Callable[[], Awaitable[None]] = _pause_of_watches
+    """Passes the time between two looks for what a watch of a group watches."""
     turn_began: anyio.Event = field(default_factory=anyio.Event)
     """Set when a turn begins; whoever waits for the next one puts a new event in its place."""
     background: TaskGroup | None = None

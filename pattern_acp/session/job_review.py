@@ -74,13 +74,15 @@ async def review_job(session: "Session", row: JobRow, name: str, turn_id: TurnId
     if parts is None:
         raise NotAvailableError("Nothing can be delegated here, so no job can be reviewed.")
     who = persona.name if persona is not None else session.state.persona.name
-    task = DelegatedTask(SubagentKind.EXPLORER, f"{TASK}\n\n{record.text}", f"review by {who}", tools=(NO_TOOL,))
+    task = DelegatedTask(
+        SubagentKind.EXPLORER, f"{TASK}\n\n{record.text}", f"review by {who}", tools=(NO_TOOL,), persona=persona
+    )
     call_id = ToolCallId(session.constellation.ids.new("call"))
     view = ToolCallView(call_id, DELEGATE, f"Review of job {row.number} by {who}", ToolKind.THINK, {"job": row.number})
     await session.recorder.record(NewEvent(ToolCallStarted(turn_id, view), Actor.SYSTEM, Origin.AGENT))
     status, said = ToolCallStatus.FAILED, "It was stopped."
     try:
-        subagent = Subagent(session, parts, task, call_id, CallProgress(call_id, session.recorder), persona=persona)
+        subagent = Subagent(session, parts, task, call_id, CallProgress(call_id, session.recorder))
         await subagent.run()
         said = subagent.failure or shown_lines(subagent.last_words, record.numbers)
         status = ToolCallStatus.FAILED if subagent.failure else ToolCallStatus.COMPLETED

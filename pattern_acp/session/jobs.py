@@ -11,7 +11,7 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
-from pattern_acp.journal.events import JobEnded, JobMoved, JobQuoted, JobSettled, JobStarted
+from pattern_acp.journal.events import JobEnded, JobMoved, JobQuoted, JobSettled, JobStarted, WatchSwitched
 from pattern_acp.journal.jobs import RecordedJob
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.ports import SessionView
@@ -105,6 +105,17 @@ def unfinished_notices(recorded: Iterable[Recorded]) -> list[str]:
         for job_id, number in numbers.items()
         if job_id in states
     ]
+
+
+def restored_watches(recorded: Iterable[Recorded]) -> dict[str, WatchSwitched]:
+    """The watches that were on in a session when it was closed; a fork begins without."""
+    found: dict[str, WatchSwitched] = {}
+    for event in (entry.event for entry in recorded if entry.session_seq):
+        if isinstance(event, WatchSwitched):
+            found.pop(event.name, None)
+            if event.on:
+                found[event.name] = event
+    return found
 
 
 def lost_notices(jobs: Sequence[Job]) -> list[str]:

@@ -283,6 +283,8 @@ class Sessions:
         if already is not None:
             self._open.pop(already.state.client_id, None)
         try:
+            if already is not None and already.watches is not None:
+                already.watches.close()
             if already is not None and already.jobs is not None:
                 already.jobs.close()
                 await already.jobs.wait_closed()
@@ -364,6 +366,8 @@ def _begin_to_end(session: Session) -> None:
     session.mcp.servers.close()
     if session.languages is not None:
         session.languages.started.close()
+    if session.watches is not None:
+        session.watches.close()
     if session.jobs is not None:
         session.jobs.close()
     if session.workers is not None:

@@ -55,7 +55,7 @@ from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import tool_form_of
 from pattern_acp.session.definition_pins import drift_of, pins_of, take_definitions, tell_drift, told_drift
 from pattern_acp.session.errors import DefinitionsDamagedError, UnknownSessionError
-from pattern_acp.session.jobs import known_jobs, lost_notices, unfinished_notices
+from pattern_acp.session.jobs import known_jobs, lost_notices, restored_watches, unfinished_notices
 from pattern_acp.session.opening import (
     Opening,
     Place,
@@ -249,6 +249,7 @@ async def _session_of(
         ],
         is_read=is_read,
         reported=list(reported),
+        watches=restored_watches(found.recorded),
         read_to=max((entry.session_seq for entry in found.recorded), default=0),
     )
     trust = await open_trust(shared.database, place.cwd, place.offer, place.definitions, place.bundles)

@@ -143,6 +143,14 @@ class BackgroundWork(Protocol):
         ...
 
 
+class LookingWork(Protocol):
+    """The watches of a session that are on, which look between turns."""
+
+    def close(self) -> None:
+        """Look no more."""
+        ...
+
+
 class SessionParts(Struct, frozen=True):
     """The capabilities that the opener hands to a session."""
 
@@ -190,6 +198,8 @@ class Session:
         """Held while changes of a worker land: each landing starts from what the one before left."""
         self.workers: BackgroundWork | None = None
         """Subagents in the background; None before the first."""
+        self.watches: LookingWork | None = None
+        """Looks for what watches of groups watch; None while none is on."""
         self.subagent_places = anyio.CapacityLimiter(AT_ONCE)
         """Places of the subagents that work at once."""
         self.subagents: dict[ToolCallId, Callable[[], None]] = {}

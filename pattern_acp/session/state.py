@@ -29,7 +29,14 @@ from pattern_acp.domain.messages import Message, Part
 from pattern_acp.domain.project_parts import PartKind, digest_of_parts
 from pattern_acp.domain.untrusted_blocks import Section
 from pattern_acp.domain.usage import Cost
-from pattern_acp.journal.events import InstructionFile, JobReported, MemoryShown, PinnedDefinition, SeenDefinition
+from pattern_acp.journal.events import (
+    InstructionFile,
+    JobReported,
+    MemoryShown,
+    PinnedDefinition,
+    SeenDefinition,
+    WatchSwitched,
+)
 from pattern_acp.journal.job_events import JobCheck, JobHold, JobTerms
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.usage import Spent
@@ -335,6 +342,8 @@ class SessionState(Struct):
     """Additions to the next request (session/injected_context.py)."""
     reported: list[JobReported] = field(default_factory=list[JobReported])
     """Results of subagents in the background that waited for a prompt when their process ended."""
+    watches: dict[str, WatchSwitched] = field(default_factory=dict[str, WatchSwitched])
+    """Watches that are on, by name; each spends the budget of the turn in which it was switched on."""
     skill_tool: LoadSkill | None = None
     """The tool that loads skills, once a prompt has fixed what it lists."""
     skill_writer: WriteSkill | None = None

@@ -1,4 +1,4 @@
-"""Trust of the user in what the session's folder brings along: hooks, MCP servers, checks, commands and skills.
+"""Trust of the user in what the session's folder brings along: hooks, MCP servers, checks, commands, skills and groups.
 
 Owns: when the user is asked, what a decision covers, how it is recorded, and /trust, whose verbs are those of
 `pattern-acp trust` too. Must not know: how parts are found
@@ -62,7 +62,7 @@ _DECISIONS = {PermissionAnswer.ALLOW_ALWAYS: "trusted", PermissionAnswer.ALLOW_O
 
 HOW_TO_TRUST = "`/trust` asks again; `pattern-acp trust` in a terminal does the same."
 
-ON_USE = frozenset({PartKind.COMMAND, PartKind.LANGUAGE_SERVER})
+ON_USE = frozenset({PartKind.COMMAND, PartKind.GROUP, PartKind.LANGUAGE_SERVER})
 """Kinds that are asked for when one is used, not at the first prompt."""
 
 

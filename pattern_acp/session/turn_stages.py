@@ -522,6 +522,11 @@ async def _show_news(session: Session, turn: Turn) -> None:
         from pattern_acp.session.subagents.background import background_of
 
         await background_of(session).restore(own_tools(session, turn.turn_id).parts)
+    if session.state.watches and session.watches is None:
+        # Late: hardly a session watches anything.
+        from pattern_acp.session.group_watches import begin_watches
+
+        begin_watches(session)
     if session.workers is not None:
         await session.workers.settle(turn.turn_id, turn.message)
     await session.constellation.models.learn(session.state.model.qualified)

@@ -20,7 +20,7 @@ from pattern_acp.journal.history import ancestors, read_history
 from pattern_acp.journal.reader import Recorded, read_item
 from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of, servers_of
 from pattern_acp.session.code import code_of, may_read
-from pattern_acp.session.context_usage import offered_tools
+from pattern_acp.session.context_usage import offered_tools, skill_tools
 from pattern_acp.session.hooks import SessionToolHooks
 from pattern_acp.session.sandbox import profile_of
 from pattern_acp.session.searching import sessions_of
@@ -141,7 +141,8 @@ class TurnTools:
 
 def own_tools(session: Session, turn_id: TurnId) -> TurnTools:
     """Tools for what a turn does beside its loop, with its own limits: the parts and the runner are there."""
-    tools = TurnTools(session, turn_id, session.constellation.tools, own_budget(session))
+    known = (*session.constellation.tools, *skill_tools(session.state), *session.mcp.toolbox.callable())
+    tools = TurnTools(session, turn_id, known, own_budget(session))
     tools.runner()
     return tools
 

@@ -1,4 +1,4 @@
-"""Definitions that a session has once it uses them: tool sets of MCP servers, kinds of subagents, templates of memory.
+"""Definitions that a session has once it uses them: tools of MCP servers, kinds of subagents, templates, groups.
 
 Owns: their identities, that each is recorded and kept before its first use, and what differs since. A session that is
 opened again offers the tools that it had, to the byte, until the user adopts today's; subagents and new blocks follow
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
 
-MCP, SUBAGENT, TEMPLATE = "mcp", "subagent", "template"
+MCP, SUBAGENT, TEMPLATE, GROUP = "mcp", "subagent", "template", "group"
 """The kinds of these definitions."""
 
 SUBAGENTS = "subagents"
@@ -95,6 +95,9 @@ async def used_today(session: "Session") -> dict[str, UsedDefinition]:
     files = [pin for pin in session.state.pins if kind_of(pin) in {SUBAGENT, TEMPLATE}]
     if files:
         found += await anyio.to_thread.run_sync(_read, files, session.constellation)
+    if (groups := session.trust.today.groups) is not None:
+        names = {name_of(pin) for pin in session.state.pins if kind_of(pin) == GROUP}
+        found += [UsedDefinition(each.source, TrustTier.PROJECT) for each in groups.usable if each.name in names]
     return {each.source.symbol: each for each in found if each.source.files}
 
 
@@ -123,16 +126,19 @@ def memory_template(name: str, folder: "Path | None") -> UsedDefinition:
     )
 
 
-async def use_definition(session: "Session", found: UsedDefinition) -> DefinitionSource:
+async def use_definition(session: "Session", found: UsedDefinition, *, agreed: bool = False) -> DefinitionSource:
     """The definition that the session uses in place of today's, which it records and keeps if it is its first use.
+
+    What the user has `agreed` to as it is now counts at once, unless the session is to have what it had.
 
     Raises:
         DatabaseError: it could not be read or recorded.
     """
     pins, pin = session.state.pins, found.pin
     known = next((each for each in pins if each.symbol == pin.symbol), None)
-    if known is None:
-        others = (*other_pins(pins), pin)
+    takes = agreed and session.state.settings.definitions.follow != "keep"
+    if known is None or (takes and known.identity != pin.identity):
+        others = (*(each for each in other_pins(pins) if each.symbol != pin.symbol), pin)
         await record_pins(session, session.trust.definitions, others=others, sources=[(found.source,)])
         return found.source
     kept = None if known.identity == pin.identity else await kept_source(session, known)
@@ -222,7 +228,8 @@ def _sentence(pin: PinnedDefinition, then: DefinitionSource | None, now: UsedDef
     if kind_of(pin) == MCP:
         changes = _changes(then.files if then is not None else {}, now.source.files)
         return f"The tools of the MCP server {name_of(pin)} have changed ({changes}), {verb}."
-    what = "kind of subagent" if kind_of(pin) == SUBAGENT else "template"
+    kind = kind_of(pin)
+    what = "kind of subagent" if kind == SUBAGENT else kind
     return f"The {what} {name_of(pin)} has changed, {verb}."
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 from msgspec import Meta, Struct, field
 
+from pattern_acp.definitions.personas import Persona
 from pattern_acp.domain.access import Access
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import day_of
@@ -457,6 +458,10 @@ class DelegatedTask(Struct, frozen=True):
     """Command lines that have to succeed on what it changed."""
     background: bool = False
     """True for one that goes on when the prompt has ended."""
+    persona: Persona | None = None
+    """The persona that does it; None for the session's."""
+    reports: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Reports of others that it starts from, by their names: data."""
 
 
 class Delegation(Protocol):

@@ -23,6 +23,7 @@ CODE_ARGUMENTS = {"failure_code", "failure"}
 """Arguments that are a code, where they are a text."""
 
 NOT_SEEN = {
+    "_MistakeError": "becomes a problem of a project's groups",
     "FileSkippedError": "ends the search of one file, in a process of its own",
     "HelpShown": "carries help text out of click",
     "BundleError": "a finding of journal verify, which stands alone and imports nothing of ours",

@@ -12,9 +12,14 @@ import pytest
 from markdown_it import MarkdownIt
 
 from pattern_acp.config.load import process_environment
+from pattern_acp.config.project_offer import ProjectOffer
 from pattern_acp.config.settings import Settings
+from pattern_acp.context.instructions import BUILT_IN, load_persona
+from pattern_acp.definitions.collection import find_definitions
 from pattern_acp.providers.scripted import ScriptedProvider
-from tests.support.agent import running_agent
+from pattern_acp.session.constellation import ProjectSettings
+from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import choose
 from tests.support.scripts import says
 
 pytestmark = pytest.mark.slow
@@ -113,10 +118,28 @@ def test_the_shell_commands_of_a_guide_run(page: Path, tmp_path: Path):
             terminal.run(line.replace(EXAMPLE_SESSION, session["id"]))
 
 
+def bring_groups(agent: RunningAgent, page: Path, settings: Settings) -> None:
+    """Put the groups of a guide into the project, where it has some."""
+    texts = [text for _, text in blocks(page) if text.startswith("# .pattern/groups.toml")]
+    if not texts:
+        return
+    (agent.folder / ".pattern").mkdir()
+    (agent.folder / ".pattern" / "groups.toml").write_text("\n".join(texts), encoding="utf-8")
+
+    def settings_for(folder: str) -> ProjectSettings:
+        found = find_definitions(folder, agent.folder / "nowhere")
+        return ProjectSettings(settings, found.problems, ProjectOffer(parts=tuple(found.parts())), found)
+
+    agent.shared.settings_for = settings_for
+    agent.shared.personas = BUILT_IN
+    agent.shared.persona_named = lambda name: load_persona(name, agent.folder / "nowhere")
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if slash_lines(page)], ids=lambda page: page.stem)
 async def test_the_slash_commands_of_a_guide_are_carried_out(page: Path):
-    model = ScriptedProvider([says("Done.")] * 9)
-    async with running_agent(model, settings=Settings(mode="auto", editor_deadline_seconds=30)) as agent:
+    model, settings = ScriptedProvider([says("Done.")] * 20), Settings(mode="auto", editor_deadline_seconds=30)
+    async with running_agent(model, settings=settings, permission=choose("allow_always")) as agent:
+        bring_groups(agent, page, settings)
         (agent.folder / "src").mkdir()
         (agent.folder / "src" / "app.py").write_text("def load():\n    return 1\n", encoding="utf-8")
         session = await agent.editor.open_session(str(agent.folder))

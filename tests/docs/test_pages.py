@@ -13,6 +13,7 @@ from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.config.load import load
 from pattern_acp.config.settings import Flags
 from pattern_acp.definitions.bundles import BUNDLE_FILE, read_bundle
+from pattern_acp.definitions.groups import GROUPS_FILE, groups_in
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
@@ -58,13 +59,20 @@ def spelled_out(line: str) -> list[str]:
 
 BUNDLE = f"# {BUNDLE_FILE}\n"
 OF_BUNDLES = [block for block in blocks("toml") if block[1].startswith(BUNDLE)]
-OF_CONFIG = [block for block in blocks("toml") if block not in OF_BUNDLES]
+GROUPS = f"# {'/'.join(GROUPS_FILE)}\n"
+OF_GROUPS = [block for block in blocks("toml") if block[1].startswith(GROUPS)]
+OF_CONFIG = [block for block in blocks("toml") if block not in (*OF_BUNDLES, *OF_GROUPS)]
 
 
 def test_an_example_of_a_bundle_is_taken(tmp_path: Path):
     ((_, text),) = OF_BUNDLES
     (tmp_path / BUNDLE_FILE).write_text(text, encoding="utf-8")
     assert read_bundle(tmp_path).name == "team"
+
+
+def test_an_example_of_groups_is_taken_without_a_remark():
+    ((where, text),) = OF_GROUPS
+    assert groups_in(where, text).problems == ()
 
 
 @pytest.mark.parametrize(("where", "text"), OF_CONFIG, ids=lambda value: value if "\n" not in value else "")

@@ -87,6 +87,7 @@ HistoryCleared.turn_id
 DefinitionNoted.identity DefinitionNoted.symbol
 DefinitionsFollowed.follow DefinitionsFollowed.project
 InstructionsCompiled.identity InstructionsCompiled.predecessor InstructionsCompiled.symbol
+WatchSwitched.call_id WatchSwitched.turn_id
 SeenDefinition.identity SeenDefinition.symbol SeenDefinition.word
 JobEnded.job_id JobEnded.outcome JobEnded.signal
 JobReported.call_id JobReported.job_id

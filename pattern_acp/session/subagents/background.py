@@ -183,12 +183,21 @@ class BackgroundSubagents:
         Raises:
             DatabaseError: it could not be recorded.
         """
-        worker = self._new(parts, task, call_id, self._next_id())
-        await self._began(worker)
+        worker = await self.begin(parts, task, call_id)
         await self._follow(worker, parts.turn_id)
-        self._tasks.start_soon(self._run, worker)
         said = f"{task.name} works in the background ({worker.worker_id})."
         return ToolOutcome(f"{said} You read its report with a later prompt; continue.", origin=Origin.AGENT)
+
+    async def begin(self, parts: TurnParts, task: DelegatedTask, call_id: ToolCallId) -> BackgroundSubagent:
+        """Start one that no turn shows yet.
+
+        Raises:
+            DatabaseError: it could not be recorded.
+        """
+        worker = self._new(parts, task, call_id, self._next_id())
+        await self._began(worker)
+        self._tasks.start_soon(self._run, worker)
+        return worker
 
     async def await_words(self, parts: TurnParts, task: DelegatedTask, call_id: ToolCallId, done: Subagent) -> None:
         """Let one that has finished in a turn wait for what the user wants changed: their next message.
@@ -328,7 +337,9 @@ class BackgroundSubagents:
             if words:
                 text, failed = "It continues in the background with your words.", False
                 return self._goes_on(worker, words)
-            outcome = worker.subagent.outcome(await self._landed(worker, turn_id, call_id))
+            outcome = worker.subagent.outcome(
+                await land_alone(session, worker.graph, worker.subagent, turn_id, call_id)
+            )
             text, content, failed = outcome.text, outcome.content, outcome.is_error
             await self._over(worker, JobState.EXITED)
             waiting = Addition(SOURCE, f"{worker.task.name} has finished in the background", text, SOURCE)
@@ -343,22 +354,6 @@ class BackgroundSubagents:
         worker.words, worker.has_result = words, False
         worker.scope, worker.done = anyio.CancelScope(), anyio.Event()
         self._tasks.start_soon(self._run, worker)
-
-    async def _landed(self, worker: BackgroundSubagent, turn_id: TurnId, call_id: ToolCallId) -> str:
-        subagent, result = worker.subagent, worker.subagent.result
-        if result is None or not result.is_settled:
-            return ""
-        (node,) = worker.graph.nodes.values()
-        landings = Landings(self._session, worker.graph, turn_id, None)
-        await landings.settled(node, call_id, result.files, result.report)
-        node.end()
-        try:
-            sentence = await landings.land(node, call_id)
-        except NotLandedError as error:
-            subagent.has_failed = True
-            return error.sentence
-        subagent.has_landed = True
-        return sentence
 
     async def _run(self, worker: BackgroundSubagent) -> None:
         session = self._session
@@ -414,6 +409,30 @@ class BackgroundSubagents:
             await self._session.recorder.record_late(NewEvent(ended, Actor.PROCESS, Origin.AGENT))
         except PatternError:
             logger.warning("the end of a subagent in the background could not be recorded", exc_info=True)
+
+
+async def land_alone(
+    session: "Session", graph: SubagentGraph, subagent: Subagent, turn_id: TurnId, call_id: ToolCallId
+) -> str:
+    """Land what the only worker of a graph changed, once it is settled; a sentence about it, empty where it is not.
+
+    Raises:
+        DatabaseError: it could not be recorded.
+    """
+    result = subagent.result
+    if result is None or not result.is_settled:
+        return ""
+    (node,) = graph.nodes.values()
+    landings = Landings(session, graph, turn_id, None)
+    await landings.settled(node, call_id, result.files, result.report)
+    node.end()
+    try:
+        sentence = await landings.land(node, call_id)
+    except NotLandedError as error:
+        subagent.has_failed = True
+        return error.sentence
+    subagent.has_landed = True
+    return sentence
 
 
 def _changes_of(tx: Transaction, *, reported: JobReported) -> list[OverlayChange]:
@@ -472,7 +491,12 @@ def shown_result(worker: BackgroundSubagent, cwd: str) -> Sequence[str]:
     """The paragraphs about what one has done: its report, and the diffs of what is to land."""
     report, result = worker.subagent.last_words, worker.subagent.result
     changes = result.files.changes() if result is not None else ()
-    shown = [report] if report else []
+    return (*([report] if report else []), *shown_changes(changes, cwd))
+
+
+def shown_changes(changes: Sequence[OverlayChange], cwd: str) -> Sequence[str]:
+    """The paragraphs about changes that are to land."""
+    shown: list[str] = []
     if changes:
         shown.append(f"{plural(len(changes), 'changed file')}:")
     for change in changes[:SHOWN_FILES]:

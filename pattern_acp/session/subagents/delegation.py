@@ -91,6 +91,10 @@ class Subagents:
         affected = failed_sentence(node, graph.affected_by(node)) if node.failure else ""
         return replace(outcome, text="\n\n".join(part for part in (outcome.text, affected) if part))
 
+    def node_of(self, call_id: ToolCallId) -> "GraphNode":
+        """The node of a call that ran: its report, and why it failed."""
+        return self._known().nodes[call_id]
+
     async def _run(
         self, node: "GraphNode", task: DelegatedTask, call_id: ToolCallId, progress: Progress
     ) -> ToolOutcome:
@@ -100,7 +104,10 @@ class Subagents:
         async with self._place(call_id):
             base: FileSystem | None = await landings.base_for(node) if landings is not None else None
             subagent = Subagent(self._session, self._parts, task, call_id, progress, base)
-            subagent.reports = {other.node_id: other.report for other in self._known().needed_by(node)}
+            subagent.reports = {
+                **task.reports,
+                **{other.node_id: other.report for other in self._known().needed_by(node)},
+            }
             if self._parts.nest is None:
                 self._session.subagents[call_id] = subagent.scope.cancel
             try:

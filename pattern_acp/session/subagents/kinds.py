@@ -110,7 +110,8 @@ def limits_of(settings: DelegateSettings) -> Limits:
 def own_budget(session: "Session") -> Budget:
     """Limits like those of a turn, which begin now."""
     clock, limits = session.constellation.clock, session.state.settings.turn
-    budget = Budget(Limits(limits.max_model_requests, limits.max_wall_seconds), clock, UserWaitTimer(clock))
+    most = Limits(limits.max_model_requests, limits.max_wall_seconds)
+    budget = Budget(most, clock, UserWaitTimer(clock), cost=session.state.cost)
     budget.begin()
     return budget
 

@@ -70,7 +70,7 @@ from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.subagent_policy import SubagentLimits
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.rewind.checkpoints import Checkpoints
-from pattern_acp.session.budgets import BudgetGate
+from pattern_acp.session.budgets import USED_UP, BudgetGate
 from pattern_acp.session.changed_files import ChangedFile, changed_files
 from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of
 from pattern_acp.session.compaction import LAST_RESORT_CHARACTERS, CompactionRequest, choose_for
@@ -533,23 +533,19 @@ class Subagent:
         call_id: ToolCallId,
         progress: Progress,
         base: FileSystem | None = None,
-        persona: Persona | None = None,
     ) -> None:
-        """`base` is what a worker whose changes land starts from; None for one whose changes are made at once.
-
-        `persona` is who does it in place of the session's.
-        """
+        """`base` is what a worker whose changes land starts from; None for one whose changes are made at once."""
         shared, settings = session.constellation, session.state.settings.delegate
         self.edited: list[str] = []
         """Absolute paths of files that it edited."""
-        self.reports: Mapping[str, str] = {}
+        self.reports: Mapping[str, str] = task.reports
         """Reports of those whose results it starts from, by their names."""
         self._end = TurnEnd(StopReason.CANCELLED, STOPPED)
         self._history: list[Message] = []
         self.scope = anyio.CancelScope()
         """Cancelled to end it alone, as the user wants; its turn goes on."""
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
-        qualified, self._system = _answering(session, task.kind, persona)
+        qualified, self._system = _answering(session, task.kind, task.persona)
         self._call_id = call_id
         self._missing = shared.models.missing_key(qualified)
         waits = UserWaitTimer(shared.clock, parts.budget.waits)
@@ -648,6 +644,11 @@ class Subagent:
             return self.result.sentence
         is_report = self._end.stop_reason is StopReason.END_TURN and not self._end.sentence and not self.has_failed
         return "" if is_report else self._end.sentence or "It was stopped."
+
+    @property
+    def is_over_budget(self) -> bool:
+        """True when it ended at a budget."""
+        return self._end.failure == USED_UP
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
         """See `turn.tool_hooks.AfterEdits`."""
