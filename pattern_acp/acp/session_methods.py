@@ -348,8 +348,7 @@ class SessionMethods:
         )
 
     async def _rewind(self, request: extensions.RewindRequest, parts: tuple[str, ...]) -> extensions.RewindResponse:
-        from pattern_acp.session.rewind_requests import rewind_for_client
-        from pattern_acp.session.rewind_text import refused
+        from pattern_acp.session.rewind_requests import refused, rewind_for_client
 
         session = self.sessions.get(request.session_id)
         if request.parts == ():

@@ -122,7 +122,7 @@ class Moments(_Answer, frozen=True):
         if not self.found.points:
             return (Paragraph("There is no moment to go back to; after a rewind, `undo` takes it back."),)
         # Late, with all of going back behind it, which only the agent needs otherwise.
-        from pattern_acp.session.rewind_text import POINT_HEADINGS, point_cells
+        from pattern_acp.session.rewind_requests import POINT_HEADINGS, point_cells
 
         points = self.found.points
         rows = tuple(point_cells(one.key, one.kind, one.text, _when(one.at), one.files) for one in points)

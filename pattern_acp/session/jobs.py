@@ -128,15 +128,14 @@ def lost_notices(jobs: Sequence[Job]) -> list[str]:
     ]
 
 
-def running_warnings(jobs: "Jobs | None") -> str:
-    """Warnings to the user about running commands when files go back, as paragraphs; empty when none runs."""
-    running = [job for job in (jobs.all() if jobs is not None else ()) if job.is_running]
-    lines = (
-        f"\n\n> {job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) still runs and may change files again; "
+def running_warnings(jobs: "Jobs | None") -> tuple[str, ...]:
+    """Warnings to the user about running commands when files go back."""
+    return tuple(
+        f"{job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) still runs and may change files again; "
         f"`/background stop {job.job_id}` ends it."
-        for job in running
+        for job in (jobs.all() if jobs is not None else ())
+        if job.is_running
     )
-    return "".join(lines)
 
 
 def ended_notices(jobs: "Jobs | None") -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.commands.document import Result, Said
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
@@ -38,14 +39,18 @@ from pattern_acp.rewind.plan import (
     RewindPlan,
     diff_of,
     find_target,
-    list_points,
-    listed_of,
     plan_rewind,
     recorded_of,
 )
 from pattern_acp.session.jobs import running_warnings
-from pattern_acp.session.rewind_requests import go_back
-from pattern_acp.session.rewind_text import answer_text, points_table, preview_text
+from pattern_acp.session.rewind_requests import (
+    CheckpointNamed,
+    PointsListed,
+    WentBack,
+    go_back,
+    points_of,
+    preview_text,
+)
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
@@ -68,7 +73,7 @@ class RewindArguments(Struct, frozen=True):
     overwrite: bool = False
 
 
-async def run_checkpoint(session: "Session", argument: str) -> str:
+async def run_checkpoint(session: "Session", argument: str) -> CheckpointNamed:
     """Take a checkpoint under a name."""
     name = argument.strip()
     reserved = {UNDO, LAST, "yes", "overwrite", *PARTS}
@@ -77,23 +82,23 @@ async def run_checkpoint(session: "Session", argument: str) -> str:
             f"Give the checkpoint a name of at most {LONGEST_NAME} characters that is no number: /checkpoint NAME."
         )
     await session.checkpoints.take("person", name)
-    return f"Checkpoint `{name}` is taken. `/rewind {name}` goes back to it."
+    return CheckpointNamed(name)
 
 
-async def run_checkpoints(session: "Session", argument: str) -> str:
+async def run_checkpoints(session: "Session", argument: str) -> PointsListed:
     """List the moments to which the session can go back."""
     del argument
-    return points_table(list_points(await listed_of(session.checkpoints.scope)))
+    return PointsListed(await points_of(session.checkpoints))
 
 
-async def run_rewind(session: "Session", argument: str) -> str:
+async def run_rewind(session: "Session", argument: str) -> Result:
     """Go back to a turn or checkpoint, after a preview."""
     if not argument.strip():
         return await run_checkpoints(session, "")
     return await _go_back(session, parse_rewind(argument))
 
 
-async def run_undo(session: "Session", argument: str) -> str:
+async def run_undo(session: "Session", argument: str) -> Result:
     """Take the last turn back, its files and its conversation, after a preview."""
     if argument.strip() not in {"", "yes"}:
         raise CommandMisusedError(
@@ -102,14 +107,14 @@ async def run_undo(session: "Session", argument: str) -> str:
     return await _go_back(session, RewindArguments(LAST, UNDONE, yes=argument.strip() == "yes"))
 
 
-async def _go_back(session: "Session", asked: RewindArguments) -> str:
+async def _go_back(session: "Session", asked: RewindArguments) -> Result:
     await session.checkpoints.close_turn()
     recorded = await recorded_of(session.checkpoints.scope)
     target = find_target(recorded, asked.named)
     plan = await plan_rewind(session.checkpoints.scope, recorded, target)
     forks = "conversation" in (asked.parts or target.parts) and target.fork_behind is not None
     if not (plan.lost or plan.regained or plan.files or any(block.changes for block in plan.blocks) or forks):
-        return f"Nothing has changed since {plan.target.words}."
+        return Said(f"Nothing has changed since {plan.target.words}.")
     return await _ask_and_go(session, recorded, plan, asked)
 
 
@@ -130,7 +135,7 @@ def parse_rewind(argument: str) -> RewindArguments:
 
 async def _ask_and_go(
     session: "Session", recorded: Sequence[Recorded], plan: RewindPlan, asked: RewindArguments
-) -> str:
+) -> Result:
     turn_id = session.memory.turn_id or TurnId("")
     parts = asked.parts or plan.target.parts
     view = await _view(session, plan, parts)
@@ -140,7 +145,7 @@ async def _ask_and_go(
         parts = asked.parts
     if not parts:
         await _finish(session, view, "Nothing was changed.", ToolCallStatus.FAILED)
-        return "Nothing was changed."
+        return Said("Nothing was changed.")
     before = next(e.session_seq for e in reversed(recorded) if _starts(e, turn_id)) - 1
     try:
         fork = await fork_for(session.checkpoints.scope, plan.target, parts)
@@ -148,19 +153,19 @@ async def _ask_and_go(
         await _finish(session, view, error.sentence, ToolCallStatus.FAILED)
         raise
 
-    def told(done: Rewound) -> str:
-        text = answer_text(plan, parts, done, overwrite=asked.overwrite, cwd=session.state.cwd, fork=fork)
-        return text + (running_warnings(session.jobs) if "files" in parts else "")
+    def result(done: Rewound) -> WentBack:
+        warnings = running_warnings(session.jobs) if "files" in parts else ()
+        return WentBack(plan, parts, done, asked.overwrite, session.state.cwd, fork, warnings)
 
     async def after_files(done: Rewound) -> None:
-        await _finish(session, view, told(done), ToolCallStatus.COMPLETED, done)
+        await _finish(session, view, result(done).text, ToolCallStatus.COMPLETED, done)
 
     here = parts_here(plan.target, parts)
     if not here:
         await after_files(Rewound())
-        return told(Rewound())
+        return result(Rewound())
     done = await go_back(session, plan, here, overwrite=asked.overwrite, before=before, after_files=after_files)
-    return told(done)
+    return result(done)
 
 
 def _starts(entry: Recorded, turn_id: TurnId) -> bool:
@@ -174,8 +179,9 @@ async def _view(session: "Session", plan: RewindPlan, parts: Sequence[str]) -> T
             diff = await diff_of(session.checkpoints.scope, change)
             if diff is not None:
                 content.append(diff)
-    warnings = running_warnings(session.jobs) if "files" in parts else ""
-    content.append(TextContent(preview_text(plan, parts, session.state.cwd) + warnings))
+    warnings = running_warnings(session.jobs) if "files" in parts else ()
+    changes = preview_text(plan, parts, session.state.cwd)
+    content.append(TextContent("\n\n> ".join((changes, *warnings))))
     return ToolCallView(
         ToolCallId(session.constellation.ids.new("call")),
         TOOL_NAME,
