@@ -6,12 +6,14 @@ question is answered.
 
 import json
 import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pattern_acp.commands.document import Body, Paragraph, Part, Result, Said
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError
@@ -64,7 +66,22 @@ class _Question:
         return replace(outcome_of(self.answer, context), content=(TextContent(self.answer.freshness),))
 
 
-async def run_code(session: "Session", argument: str) -> str:
+class CodeFound(Result, frozen=True):
+    """The answer to a question about code: its lines, and how fresh the map is."""
+
+    lines: "tuple[Line, ...]"
+    freshness: str
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """The lines that a user reads, as a list with links that an editor opens."""
+        lines = [_markdown(line) for line in self.lines[:LINES_SHOWN]]
+        if len(self.lines) > LINES_SHOWN:
+            lines.append(f"- {len(self.lines) - LINES_SHOWN:,} more lines; ask more narrowly")
+        return Body(as_typed("\n".join(lines))), Paragraph(as_typed(_escaped(self.freshness)), "dim")
+
+
+async def run_code(session: "Session", argument: str) -> Result:
     """Ask the code map; the first word may be an operation, otherwise it is find.
 
     Raises:
@@ -84,12 +101,7 @@ async def run_code(session: "Session", argument: str) -> str:
     call = ToolCallPart(ToolCallId(shared.ids.new("call")), question.spec.name, arguments_of(argument))
     (result,) = await runner.run(turn_id, (call,))
     found = question.answer
-    if found is None:
-        return result.text
-    lines = [_markdown(line) for line in found.lines[:LINES_SHOWN]]
-    if len(found.lines) > LINES_SHOWN:
-        lines.append(f"- {len(found.lines) - LINES_SHOWN:,} more lines; ask more narrowly")
-    return as_typed("\n".join([*lines, "", f"*{_escaped(found.freshness)}*"]))
+    return CodeFound(tuple(found.lines), found.freshness) if found is not None else Said(result.text)
 
 
 def as_typed(answer: str) -> str:
