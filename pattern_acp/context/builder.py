@@ -9,6 +9,7 @@ from itertools import repeat
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pattern_acp.context.instructions import system_in_window
 from pattern_acp.context.window import output_limit, text_limit
 from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message, Part, ResourcePart, Role, TextPart, begins_with
@@ -111,7 +112,7 @@ class MemoryView(Struct, frozen=True):
 
 
 class Stable(Struct, frozen=True):
-    """The part that stays byte-identical for a session: system prompt and tools."""
+    """The part that stays byte-identical for a session and a model: system prompt and tools."""
 
     system: str
     tools: tuple[ToolSpec, ...]
@@ -138,7 +139,7 @@ def build_request(
     """
     return ProviderRequest(
         model=model.name,
-        system=stable.system,
+        system=system_in_window(stable.system, model.context_window),
         tools=stable.tools,
         messages=stable.texts.of(history, text_limit(model, WHOLE_CHARACTERS)),
         volatile=volatile_segment(memory, notes),

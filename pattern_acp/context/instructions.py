@@ -5,6 +5,7 @@ Owns: finding these files: AGENTS.md, and what other agents call it where there 
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -240,13 +241,36 @@ def load_persona(name: str, folder: Path, bundled: Sequence[Path] = ()) -> Perso
         own = place / f"{name}.md"
         if own.is_file():
             return read_persona_file(name, own, None if place == folder else place.parent)
-    template = (Path(__file__).parent / "prompts" / "default.md").read_text(encoding="utf-8")
+    template = _template("default")
     if name not in BUILT_IN:
-        return Persona(name, template.replace("{persona}", name).strip())
-    prompt = template.replace("{persona}", "Pattern").strip()
+        return Persona(name, template.replace("{persona}", name))
+    prompt = template.replace("{persona}", "Pattern")
     if name != "default":
         prompt = f"{prompt}\n\n{role_of(name)}"
     return Persona(name, prompt, description=BUILT_IN[name])
+
+
+@cache
+def _template(name: str) -> str:
+    return (Path(__file__).parent / "prompts" / f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+SMALL_WINDOW = 8_192
+"""Tokens of the largest window for which the rules are the short ones."""
+
+
+def system_in_window(system: str, window: int) -> str:
+    """A system prompt for a window of so many tokens: in a small one with our working rules in short.
+
+    What a user wrote, their own persona's rules and instruction files, stays as it is.
+    """
+    if window > SMALL_WINDOW:
+        return system
+    before, after = _template("default").split("{persona}")
+    name, found, rest = system.removeprefix(before).partition(after)
+    if not found or not system.startswith(before) or not _PERSONA_NAME.fullmatch(name):
+        return system
+    return f"{_template('small_window').replace('{persona}', name)}{rest}"
 
 
 def is_built_in(name: str, identity: str) -> bool:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import CompactionSettings
+from pattern_acp.context.instructions import SMALL_WINDOW, system_in_window
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.messages import (
@@ -236,6 +237,9 @@ ANSWER_SHARE = 4
 STABLE_SHARE = 2
 """One part in so many of what a request may fill is there for system prompt and tools, before tools are left out."""
 
+FURTHER_SHARE = 3
+"""The same in a small window for tools beyond the first ones, so that most of it is there for work."""
+
 FIRST_TOOLS = ("read_file", "edit_file", "apply_patch", "run_command", "write_file", "search_text", "list_directory")
 """The tools that a small window offers before all others, in this order."""
 
@@ -308,17 +312,19 @@ def text_limit(model: ModelInfo, wanted: int) -> int:
 def tools_with_room(tools: Sequence[ToolSpec], system: str, model: ModelInfo, max_output_tokens: int) -> frozenset[str]:
     """The names of the tools that fit into the window beside a conversation; in most windows all."""
     usable = model.context_window - _kept_for_answer(model, max_output_tokens)
-    room = usable // STABLE_SHARE * weight_per_token(model.name) - stable_weight(system, ())
-    if stable_weight("", tools) <= room:
+    most = usable * weight_per_token(model.name)
+    further_share = FURTHER_SHARE if model.context_window <= SMALL_WINDOW else STABLE_SHARE
+    weight = text_weight(system_in_window(system, model.context_window))
+    if weight + stable_weight("", tools) <= most / further_share:
         return frozenset(tool.name for tool in tools)
     order = {name: place for place, name in enumerate(FIRST_TOOLS)}
-    kept: set[str] = set()
+    chosen: set[str] = set()
     for tool in sorted(tools, key=lambda tool: order.get(tool.name, len(order))):
-        room -= tool_weight(tool)
-        if room < 0:
+        weight += tool_weight(tool)
+        if weight > most / (STABLE_SHARE if tool.name in order else further_share):
             break
-        kept.add(tool.name)
-    return frozenset(kept)
+        chosen.add(tool.name)
+    return frozenset(chosen)
 
 
 def does_not_fit(model: ModelInfo, limits: WindowLimits, tokens: int, fixed: int) -> ContextFullError:

@@ -29,12 +29,13 @@ from pattern_acp.context.compaction import (
     summary_tokens,
     units_of,
 )
+from pattern_acp.context.instructions import system_in_window
 from pattern_acp.context.window import (
     USUAL_WEIGHT,
     WindowLimits,
     messages_tokens,
     request_tokens,
-    stable_weight,
+    text_weight,
     weight_per_token,
 )
 from pattern_acp.domain.errors import DatabaseError, PatternError
@@ -152,9 +153,10 @@ async def write_summary(
     output = summary_tokens(wanted.limits.usable)
     ratio = session.state.window.calibration.known().get(model.info.name, 1.0)
     per_token = weight_per_token(model.info.name) / ratio
-    weight = wanted.limits.usable * per_token - stable_weight(session.state.system, ())
+    system = system_in_window(session.state.system, model.info.context_window)
+    weight = wanted.limits.usable * per_token - text_weight(system)
     room = int(weight / USUAL_WEIGHT * TRANSCRIPT_SHARE) - 2_000
-    task = SummaryTask(session.state.system, model.info, messages, max(room, 1_000), output, wish)
+    task = SummaryTask(system, model.info, messages, max(room, 1_000), output, wish)
     request = summary_request(task)
     asked = session.state.window.calibration.tokens(model.info.name, request_tokens(request))
     if asked + output > wanted.limits.window:

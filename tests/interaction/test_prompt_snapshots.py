@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import BUILT_IN, load_persona
+from pattern_acp.context.window import request_tokens
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -31,7 +32,7 @@ class StandingClock(PassingClock):
 
 
 async def request_of(
-    mode: Mode = Mode.ASK, persona: str = "default", own: str = "", subagent: str = ""
+    mode: Mode = Mode.ASK, persona: str = "default", own: str = "", subagent: str = "", window: int = 0
 ) -> ProviderRequest:
     """The first request of a session, or that of its subagent."""
     turns = (
@@ -52,6 +53,8 @@ async def request_of(
         agent.shared.persona = load_persona(persona, personas)
         agent.shared.machine = lambda: Machine("bash", ("git", "rg", "node"))
         agent.shared.clock = StandingClock()
+        if window:
+            agent.models.infos["scripted"] = replace(agent.models.infos["scripted"], context_window=window)
         await agent.editor.prompt(await agent.editor.open_session(str(folder)), "Hello?")
         request = model.requests[1 if subagent else 0]
         return replace(request, system=request.system.replace(str(folder), "/project"))
@@ -76,6 +79,21 @@ async def test_the_prompt_in_mode_ask_is_this():
     text = text_of(await request_of())
     assert text == external_file("prompts/default.md", format=".txt")
     assert len(text.partition("\n\nEnvironment")[0].encode()) <= 5_000
+
+
+async def test_the_prompt_for_a_small_window_is_this_and_leaves_most_of_it_for_work():
+    request = await request_of(window=4_096)
+    assert text_of(request) == external_file("prompts/small_window.md", format=".txt")
+    assert len(request.system.partition("\n\nEnvironment")[0].encode()) <= 1_000
+    assert request_tokens(request) <= 4_096 // 3
+    smallest = await request_of(window=2_048)
+    assert smallest.system == request.system
+    assert {tool.name for tool in smallest.tools} == {"read_file", "edit_file", "run_command", "write_file"}
+    assert (await request_of(persona="reviewer", window=4_096)).system.startswith(
+        request.system.partition("\n\nEnvironment")[0] + "\n\nYour role: reviewer\n"
+    )
+    own = await request_of(persona="mine", own="You are mine alone.\n", window=4_096)
+    assert own.system.startswith("You are mine alone.\n")
 
 
 async def test_the_prompts_of_other_modes_personas_and_subagents_differ_in_this():

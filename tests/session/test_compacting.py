@@ -403,6 +403,15 @@ async def test_a_window_of_four_thousand_tokens_works_with_fewer_tools():
         assert "read_file" in {tool.name for tool in model.requests[-1].tools}
 
 
+async def test_a_window_of_two_thousand_tokens_reads_edits_and_runs():
+    model = WindowModel(2_048, lambda _request: says("Yes, so it is. " * 20))
+    async with agent_with(model, window=2_048) as (agent, session):
+        for number in range(12):
+            assert (await agent.editor.prompt(session, f"Question {number}?"))["stopReason"] == "end_turn"
+        assert model.refused == 0
+        assert {tool.name for tool in model.requests[-1].tools} >= {"read_file", "edit_file", "run_command"}
+
+
 async def test_a_small_window_that_the_provider_tells_is_known_before_the_first_request():
     model = WindowModel(4_096, talks)
     async with agent_with(model) as (agent, session):
