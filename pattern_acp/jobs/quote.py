@@ -153,6 +153,7 @@ def plan_of(terms: JobTerms, reached: Reach, quotes: Sequence[JobQuote]) -> tupl
     """The plan in sentences."""
     where = f"only in {', '.join(f'`{path}`' for path in terms.paths)}" if terms.paths else "anywhere in the folder"
     named = ", ".join(f"`{path}`" for path in reached.likely[:4]) + (" …" if len(reached.likely) > 4 else "")
+    checks = ", ".join(f"`{check}`" for check in terms.checks)
     most = max(quote.requests for quote in quotes)
     reach = f", {plural(reached.files, 'file')} in reach" if reached.files else ""
     return (
@@ -160,7 +161,7 @@ def plan_of(terms: JobTerms, reached: Reach, quotes: Sequence[JobQuote]) -> tupl
         if reached.likely
         else "Find the files that the goal is about; the code map knows none by its words.",
         f"Write {where}{reach}.",
-        f"Done when these exit with 0, which the engine runs: {', '.join(f'`{check}`' for check in terms.checks)}."
+        f"Done when these, which the agent itself runs, exit with 0: {checks}."
         if terms.checks
         else "Done when the model says so.",
         f"About {plural(most, 'model request')}.",

@@ -6,6 +6,7 @@ Owns: the words. Must not know: where they are shown.
 from collections.abc import Sequence
 
 from pattern_acp.domain.clock import local_minute
+from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.usage import amount_text
 from pattern_acp.jobs.model import JobOutcome, JobRow
@@ -66,8 +67,8 @@ def receipt_line(row: JobRow, settled: JobSettled) -> str:
     return f"Job {row.number}: {settled.outcome}. {', '.join(parts)}."
 
 
-def receipt_text(row: JobRow, quoted: JobQuoted, settled: JobSettled) -> str:
-    """The whole receipt."""
+def receipt_text(row: JobRow, quoted: JobQuoted, settled: JobSettled, root: str = "") -> str:
+    """The whole receipt; files below `root` by their paths there."""
     if settled.outcome in {JobOutcome.DECLINED, JobOutcome.EXPIRED}:
         return f"Job {row.number}: {settled.outcome}. Nothing was done, and nothing spent."
     released = "" if settled.released is None else hold_text(settled.released)
@@ -90,7 +91,8 @@ def receipt_text(row: JobRow, quoted: JobQuoted, settled: JobSettled) -> str:
         lines.append(f"- Check `{check.command}`: {ended}, output {check.output_hash[:_HASH]}")
     if not settled.checks:
         lines.append("- No check was agreed: nothing but the model says that it is done")
-    lines += [f"- `{file.path}` {file.content_hash[:_HASH] or 'is gone'}" for file in settled.files]
+    files = ((display_path(file.path, root) if root else file.path, file.content_hash) for file in settled.files)
+    lines += [f"- `{path}` {content_hash[:_HASH] or 'is gone'}" for path, content_hash in files]
     return "\n".join(lines)
 
 

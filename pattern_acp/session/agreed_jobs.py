@@ -146,13 +146,13 @@ async def _row(session: "Session", number: int) -> JobRow:
 async def _show(session: "Session", number: int) -> str:
     def read(tx: Transaction) -> str:
         row = store.job_numbered(tx, number)
-        return job_text(tx, row)
+        return _job_text(tx, row, session.state.policy.roots[0])
 
     return await session.constellation.database.read(read)
 
 
-def job_text(tx: Transaction, row: JobRow) -> str:
-    """A job as it is now: its quotes, its hold, or its receipt.
+def _job_text(tx: Transaction, row: JobRow, root: str) -> str:
+    """A job as it is now: its quotes, its hold, or its receipt with paths below `root`.
 
     Raises:
         JobNotFoundError: its events are gone.
@@ -160,7 +160,7 @@ def job_text(tx: Transaction, row: JobRow) -> str:
     quoted = store.quoted_of(tx, row)
     settled = next((one.event for one in store.events_of_job(tx, row) if isinstance(one.event, JobSettled)), None)
     if settled is not None:
-        return receipt_text(row, quoted, settled)
+        return receipt_text(row, quoted, settled, root)
     if row.state is JobStage.QUOTED:
         return quote_text(quoted)
     holds = [hold for hold in store.read_holds(tx, row.id) if hold.node == JOB and hold.granted is not None]

@@ -7,6 +7,7 @@ nothing: status and objects are asked for without hooks, monitors and filters, a
 form than on the disk is left out.
 """
 
+import os
 import shutil
 import subprocess
 import threading
@@ -24,7 +25,7 @@ from pattern_acp.domain.file_states import MISSING, FileState
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.snapshots import FILE_BYTES, TOO_LARGE, Captured, canonical_path, capture, capture_in_place
-from pattern_acp.workspace.walk import in_thread, walk_files
+from pattern_acp.workspace.walk import in_thread, is_cache, walk_files
 
 GIT_SECONDS = 2.0
 """Longest time for one question to git; then the folder counts as not inspected."""
@@ -138,7 +139,7 @@ class FolderChanges:
         head = await self._ask(repository, "rev-parse", "-q", "--verify", "HEAD")
         look.commit = (head or b"").decode("ascii", "replace").strip()
         names = [entry[3:] for entry in status.split(b"\0") if entry]
-        paths = [str(Path(repository) / name.decode("utf-8", "surrogateescape")) for name in names]
+        paths = _without_caches(root, repository, names)
         await anyio.to_thread.run_sync(_hold, look, paths)
         return look
 
@@ -155,9 +156,8 @@ class FolderChanges:
                 before.commit,
                 after.commit,
             )
-            for name in (moved or b"").split(b"\0"):
-                if name:
-                    paths[str(Path(before.repository) / name.decode("utf-8", "surrogateescape"))] = None
+            names = [name for name in (moved or b"").split(b"\0") if name]
+            paths |= dict.fromkeys(_without_caches(before.root, before.repository, names))
         changed: dict[str, tuple[Captured, Captured]] = {}
         clean: list[str] = []
         for path in paths:
@@ -266,9 +266,16 @@ def _hold(look: FolderLook, paths: Sequence[str]) -> None:
 _TOO_MANY_CHANGED = f"more than {HELD_BYTES // 1_000_000} MB of files differ from the last commit"
 
 
+def _without_caches(root: str, repository: str, names: Sequence[bytes]) -> list[str]:
+    """Absolute paths of names in a repository, but for caches below a root."""
+    paths = [str(Path(repository) / name.decode("utf-8", "surrogateescape")) for name in names]
+    return [path for path in paths if not is_cache(os.path.relpath(path, root))]
+
+
 def _walk(look: FolderLook, stop: threading.Event, *, hold: bool) -> FolderLook:
     held = 0
-    for number, entry in enumerate(walk_files(look.root, stop)):
+    work = (entry for entry in walk_files(look.root, stop) if not is_cache(entry.name))
+    for number, entry in enumerate(work):
         if number >= WALKED_FILES:
             look.problem = f"it has no git, and more than {WALKED_FILES:,} files"
             return look

@@ -21,6 +21,18 @@ from pattern_acp.workspace.ignore_rules import IgnoreRules, rules_for
 
 T = TypeVar("T")
 
+_CACHES = frozenset(
+    {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox", ".gradle", ".turbo"}
+)
+
+
+def is_cache(name: str) -> bool:
+    """Tell whether a path below a root lies in a folder that tools fill by the way, and fill again when it is gone.
+
+    What commands leave there is no work, also where git ignores none of it.
+    """
+    return not _CACHES.isdisjoint(Path(name).parts)
+
 
 class WalkedEntry(Struct, frozen=True):
     """A file, link or folder. `name` is relative to the root, with forward slashes."""

@@ -48,6 +48,7 @@ from pattern_acp.workspace.mounted_tree import (
 )
 from pattern_acp.workspace.overlay import Content, OverlayChange, OverlayFileSystem, content_of
 from pattern_acp.workspace.snapshots import is_repository
+from pattern_acp.workspace.walk import is_cache
 
 PREFIX = "pattern-acp-worker-"
 """Start of the names of the folders, in the system's folder for temporary files."""
@@ -477,7 +478,8 @@ def _read_changes(
 ) -> dict[str, tuple[Content, int]]:
     """Contents and permission bits of what commands changed, and of `written` files, by paths of the base."""
     shared = [os.path.join(made.path, name) for name in made.shared]
-    names = list(dict.fromkeys((*(os.path.relpath(path, root) for path in written), *made.changed())))
+    left = (name for name in made.changed() if not is_cache(name))
+    names = list(dict.fromkeys((*(os.path.relpath(path, root) for path in written), *left)))
     outside = [name for name in names if name.startswith(os.pardir)]
     if len(names) > BROUGHT_BACK_FILES:
         raise TooLargeError(

@@ -70,6 +70,25 @@ async def test_git_gives_what_was_clean_and_the_look_before_what_was_not(tmp_pat
     assert modes["run.sh"] == (0o755, 0o644)
 
 
+@pytest.mark.parametrize("in_git", [pytest.param(True, marks=pytest.mark.needs("git")), False])
+async def test_caches_that_tools_fill_are_no_change_also_where_nothing_ignores_them(in_git: bool, tmp_path: Path):
+    # A session may be in such a folder itself.
+    root = tmp_path / ".tox" / "project"
+    cache = root / "below" / "__pycache__"
+    cache.mkdir(parents=True)
+    (cache / "old.pyc").write_bytes(b"old")
+    if in_git:
+        repository(root)
+
+    def work() -> None:
+        (cache / "old.pyc").write_bytes(b"newer")
+        (cache / "new.pyc").write_bytes(b"new")
+        (root / "below" / "work.py").write_text("work\n")
+
+    _, states = await changed_by(root, work)
+    assert states == {"work.py": (None, b"work\n")}
+
+
 @pytest.mark.needs("git")
 async def test_a_change_back_to_the_commit_and_a_switch_of_branches_are_seen(tmp_path: Path):
     repository(tmp_path)

@@ -318,6 +318,19 @@ async def test_what_a_worker_has_git_ignore_stays_away(repository: Path, benches
 
 
 @in_git
+async def test_caches_that_tools_fill_are_no_work_of_a_worker_also_where_git_ignores_none(root: Path, benches: Benches):
+    (root / "__pycache__").mkdir()
+    (root / "__pycache__" / "a.pyc").write_bytes(b"old")
+    bench = benches.of(root)
+    made = "mkdir -p sub/__pycache__ .pytest_cache/v && echo x > sub/__pycache__/b.pyc && echo x > .pytest_cache/v/last"
+    await bench.run(f"{made} && echo new > __pycache__/a.pyc && echo y > y")
+    assert bench.changed() == {"y": "y\n"}
+    await bench.overlay.write_text_file(str(root / ".tox" / "meant"), "meant\n")
+    await bench.run("rm -r __pycache__")
+    assert bench.changed() == {".tox/meant": "meant\n", "y": "y\n"}
+
+
+@in_git
 async def test_modes_of_what_is_only_changed_stay(root: Path, benches: Benches):
     script = root / "run"
     script.write_text("#!/bin/sh\necho one\n")

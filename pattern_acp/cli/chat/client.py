@@ -21,6 +21,7 @@ from pattern_acp.acp import schema
 from pattern_acp.cli.chat.agent_process import Incoming
 from pattern_acp.cli.chat.events import OfferedChoice, Question
 from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.jsonrpc.dispatcher import RequestContext, RequestHandler
 from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 from pattern_acp.workspace.errors import FileMissingError, TooLargeError
@@ -306,8 +307,11 @@ class FormFields(Struct, frozen=True):
 
     def question(self, message: str, call_id: str = "") -> Question:
         """The form as a question in the terminal."""
-        title = message.partition("\n")[0].strip("*")
-        content = schema.Content(content=schema.TextContent(text=message))
+        first, _, rest = message.partition("\n")
+        title = first.replace("**", "")
+        # The title is shown above it.
+        text = rest.strip() if one_line(title) == title else ""
+        content = schema.Content(content=schema.TextContent(text=text or message))
         call = schema.ToolCallUpdate(tool_call_id=call_id, title=title, content=(content,))
         choices = tuple(OfferedChoice(name, name, "allow_once") for name in self.options)
         return Question(call, choices, takes_words=True, text=self.text)

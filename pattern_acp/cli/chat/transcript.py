@@ -259,7 +259,7 @@ class Transcript:
         self._message_id: str | None = None
         self._goes_on = False
         """True when the next words continue those before them."""
-        self._seen_diffs: set[str] = set()
+        self._seen_diffs: dict[str, tuple[schema.Diff, ...]] = {}
         self._printed_plan: tuple[schema.PlanEntry, ...] = ()
         self._started = clock()
 
@@ -328,9 +328,14 @@ class Transcript:
         self._screen.clear()
         self._sections.begin("note")
 
+    def diffs_of(self, call_id: str) -> tuple[schema.Diff, ...]:
+        """The changes that a running call shows, and that no question has shown yet."""
+        diffs = self._calls[call_id].diffs if call_id in self._calls else ()
+        return () if self._seen_diffs.get(call_id) == diffs else diffs
+
     def has_shown(self, call_id: str) -> None:
         """The user saw the changes or the tables of a call in a question; they are not repeated."""
-        self._seen_diffs.add(call_id)
+        self._seen_diffs[call_id] = self._calls[call_id].diffs if call_id in self._calls else ()
 
     def settle(self) -> None:
         """Print all that is unfinished as it is: the turn, or the replay of one, is over."""
@@ -380,7 +385,7 @@ class Transcript:
     def _print_call(self, call: DisplayedCall) -> None:
         line = call_line(call, self._marks)
         diffs = call.call_id not in self._seen_diffs
-        self._seen_diffs.discard(call.call_id)
+        self._seen_diffs.pop(call.call_id, None)
         below = [] if self.compact else call_details(call, self.known.cwd, self._marks, self._tail, diffs=diffs)
         self._sections.print("calls", line, *below)
 

@@ -6,6 +6,7 @@ Owns: the port that turns.py draws through, and its two forms. Must not know: th
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.asking import Asker, shows_at_length
@@ -107,6 +108,10 @@ class ScreenView:
     def ask(self, question: Question) -> None:
         """See `TurnView.ask`."""
         self._transcript.pause()
+        if question.takes_words and (diffs := self._transcript.diffs_of(question.call.tool_call_id)):
+            # A form has words alone; what they are about is in its call.
+            call = replace(question.call, content=(*(question.call.content or ()), *diffs))
+            question = replace(question, call=call)
         self._asker.ask(question, self._transcript.known.cwd)
         if self._asker.asks and shows_at_length(question.call):
             self._transcript.has_shown(question.call.tool_call_id)

@@ -9,11 +9,16 @@ from inline_snapshot import snapshot
 from rich.console import Console
 
 from pattern_acp.acp import schema
+from pattern_acp.cli.chat.answers import PlainAnswer
 from pattern_acp.cli.chat.asking import Asker, shows_at_length
 from pattern_acp.cli.chat.client import FormFields, form_fields
 from pattern_acp.cli.chat.events import OfferedChoice, Question
 from pattern_acp.cli.chat.glyphs import UNICODE
 from pattern_acp.cli.chat.screen import Screen
+from pattern_acp.cli.chat.session_info import SessionInfo
+from pattern_acp.cli.chat.transcript import Transcript
+from pattern_acp.cli.chat.views import ScreenView
+from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.tool_calls import ToolKind
 
 CHOICES = (
@@ -163,7 +168,9 @@ def answer_words(
 ) -> tuple[str | None, str]:
     out = io.StringIO()
     screen = Screen(Console(file=out, width=80, color_system=None, legacy_windows=False), live=False)
-    question = FormFields("answer" if options else "", options, "own_words").question("**Where to?**\nIt stays there.")
+    question = FormFields("answer" if options else "", options, "own_words").question(
+        "**Where** to now?\n\nIt stays there."
+    )
     Asker(screen, UNICODE, flag, TypedKeys([] if line is None else [line])).ask(question, "/project")
     return question.answer.result(0), out.getvalue()
 
@@ -204,8 +211,7 @@ def test_a_question_of_the_agent_takes_a_number_or_any_words():
     chosen, shown = answer_words("2")
     assert chosen == "Files"
     assert shown == snapshot("""\
-? • Where to?
-    Where to?
+? • Where to now?
     It stays there.
   [1] SQLite
   [2] Files
@@ -221,3 +227,25 @@ def test_a_question_of_the_agent_is_decided_by_a_flag_without_a_refusal():
     assert answer_words(None, "allow") == ("SQLite", "")
     assert answer_words(None, "allow", options=()) == ("", "")
     assert answer_words(None, "deny") == ("", "")
+
+
+def test_a_form_about_a_call_shows_the_changes_of_that_call():
+    out = io.StringIO()
+    screen = Screen(Console(file=out, width=80, color_system=None, legacy_windows=False), live=False)
+    answer, known = PlainAnswer(out, on_screen=True), SessionInfo(cwd="/project")
+    transcript = Transcript(screen, answer, UNICODE, known, lambda _: "", lambda: 0.0)
+    view = ScreenView(transcript, Asker(screen, UNICODE, "ask", TypedKeys(["1", "Nothing."])))
+    view.begin()
+    started: JsonObject = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Worker: maker", "kind": "think"}
+    diff: JsonObject = {"type": "diff", "path": "/project/a.py", "oldText": "one\n", "newText": "two\n"}
+    view.update(started)
+    view.update({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": [diff]})
+    question = FormFields("answer", ("Accept", "Drop it"), "own_words").question("maker has finished.\n\n- a.py", "c")
+    view.ask(question)
+    assert question.answer.result(0) == "Accept"
+    assert "- a.py" in out.getvalue()
+    assert "- one" in out.getvalue()
+    assert "+ two" in out.getvalue()
+    again = FormFields("", (), "own_words").question("What should maker change?", "c")
+    view.ask(again)
+    assert out.getvalue().count("- one") == 1
