@@ -200,13 +200,22 @@ async def run_goal(session: "Session", group: GroupDefinition, goal: str) -> str
     run = GroupRun(session, group, goal, parts)
     try:
         answer = await (run.pipeline() if group.kind == "pipeline" else run.panel())
+    except GroupStoppedError as error:
+        reports = (untrusted_block("report", report, of=name) for name, report in run.reports.items())
+        await _tell(session, turn_id, group, f"Goal: {goal}", *reports, error.sentence)
+        raise
     finally:
         state.cost = parts.budget.cost
-    block = untrusted_block("context", f"Goal: {goal}\n\n{answer}", source=f"group {group.name}")
+    await _tell(session, turn_id, group, f"Goal: {goal}", answer)
+    return answer
+
+
+async def _tell(session: "Session", turn_id: TurnId, group: GroupDefinition, *content: str) -> None:
+    """Let the model read what a group found, as data, once it is asked again."""
+    block = untrusted_block("context", *content, source=f"group {group.name}")
     told = Message(MessageId(session.constellation.ids.new("msg")), Role.USER, (TextPart(f"{block}\n"),))
     await session.recorder.record(NewEvent(ContextAdded(turn_id, told, (SOURCE,)), Actor.SYSTEM, Origin.AGENT))
-    add_context(state.history, told)
-    return answer
+    add_context(session.state.history, told)
 
 
 def limit_turn(session: "Session", turn_id: TurnId, group: GroupDefinition) -> None:

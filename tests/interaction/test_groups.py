@@ -221,12 +221,17 @@ async def test_an_order_in_a_report_is_not_the_users_word():
 
 
 async def test_a_step_that_fails_ends_the_pipeline_and_names_what_did_not_run():
-    async with grouped(SHIP, plan=[()], build=[], review=[]) as agent:
+    async with grouped(SHIP, says("I see."), plan=[says("Plan: b.txt.")], build=[()], review=[]) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         said = await say(agent, session, "/group ship Go")
-        assert "ship stopped at plan: " in said
-        assert "build, review did not run." in said
-        assert requests_of(agent.model, "build") == []
+        assert "ship stopped at build: " in said
+        assert "review did not run." in said
+        assert requests_of(agent.model, "review") == []
+        # The agent can go on from what there is.
+        await say(agent, session, "Do the rest.")
+        told = str(agent.model.requests[-1].messages)
+        assert '<report of="plan">\\nPlan: b.txt.' in told
+        assert "ship stopped at build: " in told
 
 
 async def test_a_cancel_ends_all_members_and_every_call_once():
