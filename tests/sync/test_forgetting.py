@@ -14,7 +14,9 @@ import pytest
 
 from pattern_acp.domain.ids import RandomIds
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
-from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.blocks import BlockKey, BlockSpec, Scope
+from pattern_acp.memory.edits import AddItem, SetField, Within
+from pattern_acp.memory.schemas.types import FieldSpec, ListSchema, LogSchema, MapSchema, TreeSchema
 from pattern_acp.memory.service.access import ARCHIVE
 from pattern_acp.memory.service.forget import MemoryForgetting, Tell
 from pattern_acp.memory.service.history import HistoryScope
@@ -25,11 +27,12 @@ from pattern_acp.sync.exchange import tell_all_again
 from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.forgetting import HEARD_MS, change_key, note_forgetting, unheard_forgettings
 from pattern_acp.sync.outgoing import Sharing
-from pattern_acp.sync.segments import Carrier, SyncError, new_key, unseal
+from pattern_acp.sync.segments import Carrier, SyncError, SyncKeyError, new_key, unseal
 from pattern_acp.tasks.forget import FORGETTING
 from pattern_acp.tools.registry import parameter_names
 from tests.carry.test_archive import talk
 from tests.support.carriers import Depot, LyingCarrier, MemoryCarrier
+from tests.support.history import record_creation, record_edit
 from tests.support.nats_server import nats_server
 from tests.support.process import agent_environment
 from tests.sync.test_exchange import KEY, PROJECT, SECRET, Device, devices, plan, task_names
@@ -222,6 +225,64 @@ async def test_a_record_goes_once_every_device_has_heard_of_it_for_long(tmp_path
             await rounds((one, two))
         for each in (one, two):
             assert await each.database.read(lambda tx: unheard_forgettings(tx, 0)) == 0
+
+
+async def test_without_the_key_words_are_forgotten_here_and_the_answer_says_who_is_not_told(
+    tmp_path: Path,
+):
+    async with devices(tmp_path, 1, lambda: MemoryCarrier(Depot())) as (one,):
+        await one.say("project", f"The password is {WORDS}.")
+        scope = HistoryScope(((Scope.PROJECT, PROJECT),), CONSTELLATION_STREAM, PERSON.actor, PERSON.origin, one.peer)
+
+        async def telling() -> Tell:
+            raise SyncKeyError("There is no key of sync.")
+
+        forgetting = MemoryForgetting(one.database, scope, clock=one.clock, parameters=parameter_names, telling=telling)
+        report = await forgetting.forget("project", WORDS)
+        assert WORDS not in (await one.texts())["project"]
+        assert report.left == ("your other devices, which are not told: There is no key of sync",)
+
+
+SCHEMAS = {
+    "list": (ListSchema(), AddItem),
+    "log": (LogSchema(), AddItem),
+    "tree": (TreeSchema(), AddItem),
+    "map": (MapSchema((FieldSpec("one"),)), SetField),
+}
+THINGS = BlockKey(Scope.PROJECT, PROJECT, "things")
+
+
+async def add(device: Device, kind: str, text: str) -> None:
+    edit = SCHEMAS[kind][1](text)
+    asked = Within("one", edit) if isinstance(edit, SetField) else edit
+    device.clock.advance(1_000)
+    at_ms = device.clock.now_ms()
+    await device.database.write(lambda tx: record_edit(tx, THINGS, asked, peer=device.peer, at_ms=at_ms))
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+async def test_fields_lists_logs_and_trees_of_all_devices_lose_the_words_and_come_to_the_same(
+    tmp_path: Path, kind: str
+):
+    depot = Depot()
+    async with devices(tmp_path, 3, lambda: MemoryCarrier(depot)) as three:
+        one, two, _ = three
+        spec = BlockSpec(THINGS, "Of a test.", schema=SCHEMAS[kind][0])
+        await one.database.write(lambda tx: record_creation(tx, spec, "block_things"))
+        await add(one, kind, f"begins with {WORDS}")
+        await rounds(three)
+        await add(two, kind, f"later there is {WORDS}")
+        await add(two, kind, "alone")
+        await forget(one, "things")
+        await forget(two, "things")
+        await rounds(three)
+        for each in three:
+            text = (await each.texts())["things"]
+            assert text == (await one.texts())["things"]
+            assert "alone" in text
+            assert WORDS not in text
+            assert await each.is_sound() == []
+    assert files_with(tmp_path) == []
 
 
 async def test_a_forgetting_is_told_with_the_next_key_too(tmp_path: Path):

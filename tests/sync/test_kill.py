@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -11,16 +12,22 @@ from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.access import MemoryEdit
+from pattern_acp.memory.service.forget import MemoryForgetting, Tell
+from pattern_acp.memory.service.history import HistoryScope
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.recovery.checks import Health, check_rows
 from pattern_acp.sync.exchange import MemoryExchange
 from pattern_acp.sync.folder import FolderCarrier
+from pattern_acp.sync.forgetting import note_forgetting
 from pattern_acp.sync.outgoing import Sharing
 from pattern_acp.sync.segments import new_key
+from pattern_acp.tools.registry import parameter_names
 from tests.support.process import agent_environment
+from tests.sync.test_forgetting import files_with
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -42,6 +49,57 @@ async def exchange(database: Database, folder: Path, key: bytes) -> None:
     await MemoryExchange(database, carrier, key, Sharing(), SecretMask(), SystemClock(), RandomIds()).run()
 
 
+async def forget(database: Database, words: str, key: bytes) -> None:
+    clock, ids = SystemClock(), RandomIds()
+    scope = HistoryScope(((Scope.PROJECT, "/project"),), CONSTELLATION_STREAM, PERSON.actor, PERSON.origin, ids.peer())
+
+    async def telling() -> Tell:
+        return partial(note_forgetting, key=key, ids=ids)
+
+    forgetting = MemoryForgetting(database, scope, clock=clock, parameters=parameter_names, telling=telling)
+    await forgetting.forget("project", words)
+
+
+async def test_what_was_forgotten_elsewhere_is_forgotten_after_a_kill_at_any_step(tmp_path: Path):
+    folder, key = tmp_path / "synced", new_key()
+    folder.mkdir()
+    one, two = (tmp_path / name / "constellation.db" for name in ("one", "two"))
+    for file in (one, two):
+        file.parent.mkdir()
+    step = 0
+    for step in range(4 * STEPS):
+        words = f"quartzvejle-{step:03}-vault"
+        async with open_database(one, clock=SystemClock()) as database:
+            await say(database, f"At {step} it is {words}.")
+            await exchange(database, folder, key)
+        async with open_database(two, clock=SystemClock()) as database:
+            await exchange(database, folder, key)
+        async with open_database(one, clock=SystemClock()) as database:
+            await exchange(database, folder, key)
+            await forget(database, words, key)
+            await exchange(database, folder, key)
+        if await killed_exchange(tmp_path, two, folder, key, step):
+            # It came to its end: it has no such step.
+            break
+    assert step >= STEPS
+    for _ in range(2):
+        for file in (two, one):
+            async with open_database(file, clock=SystemClock()) as database:
+                await exchange(database, folder, key)
+                findings = await database.write(lambda tx: list(check_rows(tx)))
+                assert [found.detail for found in findings if found.health is Health.BROKEN] == []
+    assert files_with(tmp_path, "quartzvejle") == []
+
+
+async def killed_exchange(home: Path, file: Path, folder: Path, key: bytes, step: int) -> bool:
+    """Exchange in a process that is killed at a step; True where it has no such step."""
+    command = [sys.executable, "-m", "tests.support.killed_exchange", str(file), str(folder), key.hex(), str(step)]
+    root = Path(__file__).parents[2]
+    done = await anyio.run_process(command, cwd=root, env=agent_environment(home), check=False)
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
+    return done.returncode == 0
+
+
 async def test_a_kill_at_any_step_loses_nothing_and_both_devices_come_to_the_same(tmp_path: Path):
     folder, key = tmp_path / "synced", new_key()
     folder.mkdir()
@@ -56,14 +114,9 @@ async def test_a_kill_at_any_step_loses_nothing_and_both_devices_come_to_the_sam
                 await say(database, said[-1])
                 if number == 0:
                     await exchange(database, folder, key)
-        command = [sys.executable, "-m", "tests.support.killed_exchange"]
-        words = [str(files[1]), str(folder), key.hex(), str(step)]
-        root = Path(__file__).parents[2]
-        done = await anyio.run_process([*command, *words], cwd=root, env=agent_environment(tmp_path), check=False)
-        if done.returncode == 0:
+        if await killed_exchange(tmp_path, files[1], folder, key, step):
             # It came to its end: it has no such step.
             break
-        assert done.returncode == -signal.SIGKILL, done.stderr
     assert step >= STEPS
     texts: list[list[str]] = []
     for _ in range(2):
