@@ -17,7 +17,9 @@ from msgspec.structs import replace
 from pattern_acp.bootstrap.credentials import KeysOfPerson, can_show_browser, post_once
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Auth
-from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_json, write_line, write_table
+from pattern_acp.cli.command_runner import show_answer
+from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_line
+from pattern_acp.commands.document import Paragraph, ShownFacts, Table, columns
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.providers import PRESETS
 from pattern_acp.config.settings import HTTP_WIRES, OAuthSettings, ProviderSettings
@@ -115,7 +117,7 @@ async def _run(arguments: Auth, process: Process) -> int:
     known |= {vendor.name: vendor for vendor in vendors if vendor is not None and vendor.name not in known}
     if arguments.action == "status":
         keys.store.check()
-        return _status(arguments, known, keys)
+        return _status(arguments, known, keys, process)
     name = arguments.provider or await anyio.to_thread.run_sync(_ask_provider, sorted(known))
     if arguments.action == "logout":
         return await _logout(name, known, keys)
@@ -253,7 +255,7 @@ async def _logout(name: str, known: Mapping[str, ProviderSettings], keys: KeysOf
     return EXIT_OK
 
 
-def _status(arguments: Auth, known: Mapping[str, ProviderSettings], keys: KeysOfPerson) -> int:
+def _status(arguments: Auth, known: Mapping[str, ProviderSettings], keys: KeysOfPerson, process: Process) -> int:
     if arguments.provider and arguments.provider not in known:
         write_failure("cli.usage", f"pattern-acp: {_unknown(arguments.provider, known)}")
         return EXIT_ERROR
@@ -263,21 +265,16 @@ def _status(arguments: Auth, known: Mapping[str, ProviderSettings], keys: KeysOf
         for name, provider in chosen.items()
         for number, source in enumerate(keys.stored.sources(provider))
     ]
-    if arguments.json:
-        write_json([_as_json(*row) | {"sentOpenly": bool(sent_openly(chosen[row[0]]))} for row in found])
-    elif found:
-        rows = [_as_row(*row) for row in found]
-        write_table(("PROVIDER", "USED", "TIER", "FROM", "KEY", "EXPIRES"), rows)
-        for warning in filter(None, (sent_openly(chosen[name]) for name, used, _ in found if used)):
-            write_line(warning)
-    else:
-        names = arguments.provider or "any provider"
-        variable = known[arguments.provider].api_key_env if arguments.provider else ""
-        instead = f", or set {variable}" if variable else ""
-        write_line(
-            f"There is no key for {names}; run `pattern-acp auth login {arguments.provider or 'PROVIDER'}`{instead}."
-        )
-    return EXIT_OK
+    facts = [_as_json(*row) | {"sentOpenly": bool(sent_openly(chosen[row[0]]))} for row in found]
+    warnings = filter(None, (sent_openly(chosen[name]) for name, used, _ in found if used))
+    rows = tuple(_as_row(*row) for row in found)
+    table = Table(columns("Provider", "Used", "Tier", "From", "Key", "Expires"), rows)
+    names = arguments.provider or "any provider"
+    variable = known[arguments.provider].api_key_env if arguments.provider else ""
+    instead = f", or set {variable}" if variable else ""
+    how = f"run `pattern-acp auth login {arguments.provider or 'PROVIDER'}`{instead}"
+    parts = (table, *map(Paragraph, warnings)) if found else (Paragraph(f"There is no key for {names}; {how}."),)
+    return show_answer(ShownFacts(facts, parts), process, as_json=arguments.json)
 
 
 def _as_row(name: str, used: bool, source: KeySource) -> tuple[str, ...]:  # noqa: FBT001 - a column

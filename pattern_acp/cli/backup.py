@@ -3,13 +3,14 @@
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_OK, BackUp, Restore, Sweep
-from pattern_acp.cli.command_runner import write_segments
+from pattern_acp.cli.command_runner import show_answer, write_segments
 from pattern_acp.cli.output import (
     OutputClosed,
     cells_of,
@@ -17,9 +18,8 @@ from pattern_acp.cli.output import (
     printable,
     write_json,
     write_line,
-    write_sentence,
-    write_table,
 )
+from pattern_acp.commands.document import Column, Paragraph, ShownFacts, Table, columns
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock, local_minute
 from pattern_acp.domain.errors import DatabaseError
@@ -43,10 +43,8 @@ def run_backup(arguments: BackUp, process: Process) -> int:
             _show_list(list_backups(path), as_json=arguments.json)
             return EXIT_OK
         made = make_backup(path, Path(arguments.output) if arguments.output else None, now_ms=SystemClock().now_ms())
-        if arguments.json:
-            write_json(_as_json(made))
-        else:
-            write_sentence(f"{made.path} holds {size_text(made.size)}; it was checked and can be restored.")
+        said = Paragraph(f"{made.path} holds {size_text(made.size)}; it was checked and can be restored.")
+        show_answer(ShownFacts(_as_json(made), (said,)), process, as_json=arguments.json)
     except OutputClosed:
         pass
     return EXIT_OK
@@ -61,15 +59,11 @@ def run_restore(arguments: Restore, process: Process) -> int:
     path = _constellation(process)
     copy = Path(arguments.file) if arguments.file else None
     used, safety = restore(path, copy, now_ms=SystemClock().now_ms())
-    try:
-        if arguments.json:
-            write_json({"restored": str(used), "before": str(safety) if safety else None})
-        else:
-            write_sentence(f"{path} is again what {one_line(used.name, 120)} holds.")
-            if safety:
-                write_sentence(f"The state before it is in {safety}.")
-    except OutputClosed:
-        pass
+    facts = {"restored": str(used), "before": str(safety) if safety else None}
+    before = (Paragraph(f"The state before it is in {safety}."),) if safety else ()
+    parts = (Paragraph(f"{path} is again what {one_line(used.name, 120)} holds."), *before)
+    with suppress(OutputClosed):
+        show_answer(ShownFacts(facts, parts), process, as_json=arguments.json)
     return EXIT_OK
 
 
@@ -93,44 +87,23 @@ def run_sweep(arguments: Sweep, process: Process) -> int:
         except OSError as error:
             raise DatabaseError(f"{error.filename} cannot be deleted ({error.strerror}).") from error
     total = sum(one.size for one in found)
-    try:
-        if arguments.json:
-            entries: list[Json] = [_sweepable_as_json(one) for one in found]
-            write_json({"swept": not arguments.dry_run, "bytes": total, "smaller": smaller, "found": entries})
-            return EXIT_OK
-        _show_sweepable(found)
-        verb = "would be" if arguments.dry_run else "was"
-        write_line(f"{size_text(total)} {verb} deleted." if found else "There is nothing to delete.")
-        if not smaller:
-            write_sentence(
-                "The file itself is still as large, since other windows use it; run gc again when they are closed."
-            )
-    except OutputClosed:
-        pass
-    return EXIT_OK
-
-
-def _show_sweepable(found: list[Sweepable]) -> None:
-    if not found:
-        return
-    cells = [
+    verb = "would be" if arguments.dry_run else "was"
+    heads = columns(Column("Kind", "yellow"), Column("Size", "bold"), "Why", Column("What", "dim"))
+    cells = tuple(
         (one.kind, size_text(one.size), one.reason, one.session_id or one.path or "inside the constellation")
         for one in found
-    ]
-    if not sys.stdout.isatty():
-        write_table(("KIND", "SIZE", "WHY", "WHAT"), cells)
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("Kind", "Size", "Why", "What", header_style="bold", border_style="dim")
-    table.columns[1].justify = "right"
-    for kind, size, why, what in cells:
-        table.add_row(
-            Text(kind, "yellow"), Text(size, "bold"), Text(why), Text(printable(what), "dim", overflow="fold")
-        )
-    Console().print(table)
+    )
+    still = "The file itself is still as large, since other windows use it; run gc again when they are closed."
+    parts = (
+        *((Table(heads, cells),) if found else ()),
+        Paragraph(f"{size_text(total)} {verb} deleted." if found else "There is nothing to delete."),
+        *(() if smaller else (Paragraph(still),)),
+    )
+    entries: list[Json] = [_sweepable_as_json(one) for one in found]
+    facts = {"swept": not arguments.dry_run, "bytes": total, "smaller": smaller, "found": entries}
+    with suppress(OutputClosed):
+        show_answer(ShownFacts(facts, parts), process, as_json=arguments.json)
+    return EXIT_OK
 
 
 def _sweepable_as_json(one: Sweepable) -> JsonObject:

@@ -10,7 +10,9 @@ from pattern_acp.bootstrap.credentials import StoredLogins
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Mcp
 from pattern_acp.cli.auth import PASTE, PastedLines
-from pattern_acp.cli.output import OutputClosed, write_failure, write_json, write_line, write_table
+from pattern_acp.cli.command_runner import show_answer
+from pattern_acp.cli.output import OutputClosed, write_failure, write_line
+from pattern_acp.commands.document import Paragraph, ShownFacts, Table, columns
 from pattern_acp.config.providers import show_url
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import Json
@@ -40,7 +42,7 @@ async def _run(arguments: Mcp, process: Process) -> int:
         if server.transport in {"http", "sse"}
     }
     if arguments.action == "status":
-        return _status(servers, logins, as_json=arguments.json)
+        return _status(servers, logins, process, as_json=arguments.json)
     server = servers.get(arguments.server) or _by_address(arguments.server)
     if server is None:
         names = ", ".join(sorted(servers))
@@ -89,7 +91,7 @@ async def _logout(server: McpServerSettings, logins: StoredLogins) -> int:
     return EXIT_OK
 
 
-def _status(servers: dict[str, McpServerSettings], logins: StoredLogins, *, as_json: bool) -> int:
+def _status(servers: dict[str, McpServerSettings], logins: StoredLogins, process: Process, *, as_json: bool) -> int:
     entries = {key: entry for key, entry in logins.store.entries().items() if key.startswith(LOGIN_PREFIX)}
     named = {login_key(server.url): name for name, server in servers.items()}
     rows: list[dict[str, Json]] = []
@@ -104,23 +106,19 @@ def _status(servers: dict[str, McpServerSettings], logins: StoredLogins, *, as_j
                 "expiresAt": _expiry(entry.expires_at_ms) if entry is not None and entry.expires_at_ms else None,
             }
         )
-    if as_json:
-        write_json([*rows])
-    elif rows:
-        cells = [
-            (
-                str(row["server"]),
-                str(row["url"]),
-                "yes" if row["login"] else "no",
-                str(row["keptIn"] or ""),
-                str(row["expiresAt"] or ""),
-            )
-            for row in rows
-        ]
-        write_table(("SERVER", "ADDRESS", "LOGIN", "FROM", "EXPIRES"), cells)
-    else:
-        write_line("config.toml has no MCP server over HTTP, and there is no login at any.")
-    return EXIT_OK
+    cells = tuple(
+        (
+            str(row["server"]),
+            str(row["url"]),
+            "yes" if row["login"] else "no",
+            str(row["keptIn"] or ""),
+            str(row["expiresAt"] or ""),
+        )
+        for row in rows
+    )
+    nothing = Paragraph("config.toml has no MCP server over HTTP, and there is no login at any.")
+    shown = Table(columns("Server", "Address", "Login", "From", "Expires"), cells) if rows else nothing
+    return show_answer(ShownFacts(rows, (shown,)), process, as_json=as_json)
 
 
 def _expiry(at_ms: int) -> str:

@@ -1,6 +1,5 @@
 """`pattern-acp models`: the models that can be used, with what is known of each and who says it, as text or JSON."""
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -10,7 +9,9 @@ import anyio
 from pattern_acp.bootstrap.constellation import open_providers
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, ModelsWanted
-from pattern_acp.cli.output import OutputClosed, write_failure, write_line, write_sentence, write_table
+from pattern_acp.cli.command_runner import show_answer
+from pattern_acp.cli.output import OutputClosed, write_failure
+from pattern_acp.commands.document import Heading, Paragraph, Part, ShownFacts, Table, columns
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import MICRO
 from pattern_acp.providers.base import ModelInfo, ModelProperty
@@ -24,11 +25,9 @@ def run_models(arguments: ModelsWanted, process: Process) -> int:
     except ProviderError as error:
         write_failure(error.failure_code, f"pattern-acp: {error.sentence}")
         return EXIT_ERROR
+    parts = parts_of_one(models[0]) if arguments.model else parts_of_all(models)
     with suppress(OutputClosed):
-        if arguments.model and not arguments.json:
-            print_model(models[0])
-        else:
-            print_models(models, as_json=arguments.json)
+        show_answer(ShownFacts([_facts(info) for info in models], parts), process, as_json=arguments.json)
     return EXIT_OK
 
 
@@ -38,8 +37,8 @@ async def _models(process: Process, model: str) -> Sequence[ModelInfo]:
         return (providers.resolve(model)[1],) if model else providers.available()
 
 
-def print_model(info: ModelInfo) -> None:
-    """Print the known facts of one model, each figure with its source."""
+def parts_of_one(info: ModelInfo) -> tuple[Part, ...]:
+    """The known facts of one model, each figure with its source."""
     values = {
         ModelProperty.WINDOW: f"{info.context_window:,} tokens",
         ModelProperty.OUTPUT: f"{info.max_output_tokens:,} tokens",
@@ -48,13 +47,14 @@ def print_model(info: ModelInfo) -> None:
         ModelProperty.THINKING: ", ".join(info.thought_levels) or "no",
         ModelProperty.PRICES: _prices(info),
     }
-    rows = [(figure.value, value, source_of(info, figure)) for figure, value in values.items()]
-    write_line(info.qualified)
-    write_table(("FIGURE", "VALUE", "FROM"), rows)
-    if taken := assumed(info):
-        write_sentence(
-            f'Nobody says it, so this is assumed: {taken}. [models."{info.qualified}"] in config.toml says better.'
-        )
+    rows = tuple((figure.value, value, source_of(info, figure)) for figure, value in values.items())
+    taken = assumed(info)
+    better = f'Nobody says it, so this is assumed: {taken}. [models."{info.qualified}"] in config.toml says better.'
+    return (
+        Heading(info.qualified),
+        Table(columns("Figure", "Value", "From"), rows),
+        *((Paragraph(better, "note"),) if taken else ()),
+    )
 
 
 def _prices(info: ModelInfo) -> str:
@@ -64,13 +64,10 @@ def _prices(info: ModelInfo) -> str:
     return f"in {shown[0]}, cached {shown[1]}, out {shown[2]}" if all(shown) else "?"
 
 
-def print_models(models: Sequence[ModelInfo], *, as_json: bool) -> None:
-    """JSON, or a table whose prices are US dollars a million tokens; a question mark where nobody says it."""
-    if as_json:
-        write_line(json.dumps([_facts(info) for info in models], indent=2))
-        return
-    headings = ("MODEL", "WINDOW", "ANSWER", "IN", "CACHED", "OUT", "IMAGES", "THINKING", "PRICES FROM")
-    write_table(headings, [_cells(info) for info in models])
+def parts_of_all(models: Sequence[ModelInfo]) -> tuple[Part, ...]:
+    """A table whose prices are US dollars a million tokens; a question mark where nobody says it."""
+    heads = columns("Model", "Window", "Answer", "In", "Cached", "Out", "Images", "Thinking", "Prices from")
+    return (Table(heads, tuple(map(_cells, models))),)
 
 
 def _cells(info: ModelInfo) -> tuple[str, ...]:

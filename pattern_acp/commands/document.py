@@ -143,6 +143,23 @@ class Said(Result, frozen=True):
         return (Paragraph(self.answer),)
 
 
+class ShownFacts(Result, frozen=True):
+    """Facts, which are its JSON, and the parts that show them."""
+
+    facts: object
+    parts: tuple[Part, ...]
+
+    @property
+    def value(self) -> object:
+        """The facts alone."""
+        return self.facts
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """The parts."""
+        return self.parts
+
+
 class HtmlPage(Result, frozen=True):
     """A page, and the name of the file that it goes into unless the user names one."""
 

@@ -8,7 +8,8 @@ import pytest
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.cli.arguments import ModelsWanted
 from pattern_acp.cli.argv import parse_arguments
-from pattern_acp.cli.models import print_models, run_models
+from pattern_acp.cli.models import parts_of_all, run_models
+from pattern_acp.cli.rendering import plain
 from pattern_acp.config.settings import Flags
 from pattern_acp.providers.base import ModelProperty
 from pattern_acp.providers.catalogue import describe
@@ -35,9 +36,9 @@ def test_models_of_providers_that_are_set_up_are_listed(tmp_path: Path, capsys: 
     assert "no cost, since its server is on this machine" in capsys.readouterr().out
 
 
-def test_what_is_not_known_is_a_question_mark(capsys: pytest.CaptureFixture[str]):
-    print_models([describe("p", "new").info, describe("deepseek", "deepseek-v4-pro").info], as_json=False)
-    _, new, known = capsys.readouterr().out.splitlines()
+def test_what_is_not_known_is_a_question_mark():
+    parts = parts_of_all([describe("p", "new").info, describe("deepseek", "deepseek-v4-pro").info])
+    _, new, known = plain(parts).splitlines()
     assert new.split()[:6] == ["p/new", "128,000?", "8,192?", "?", "?", "?"]
     assert new.endswith("not known")
     assert known.endswith("genai-prices 0.2.3")
