@@ -8,8 +8,8 @@ from tests.support.both_versions import speaking
 from tests.support.official_schema import official_schema, second_schema
 
 IN_BOTH_VERSIONS = """
-adoption ask_user auth bad_input_database board cancel checkpoints checks conversation_commands fallback given hooks
-jobs limits list load mcp mcp_sign_in memory_feed options patches permission permissions_command questions
+adoption ask_user auth bad_input_database board cancel checkpoints checks conversation_commands fallback given groups
+hooks jobs limits list load mcp mcp_sign_in memory_feed options patches permission permissions_command questions
 rewind rewind_forks session_commands sessions streaming subagents terminals tool_calls trust turn_failures
 two_processes workers
 """
