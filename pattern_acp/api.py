@@ -115,7 +115,7 @@ async def open_constellation(
         persona: Who answers.
         mode: What runs without a question.
         permit: Whether a call that the policy asks about may run once; none may when this is left out.
-        environ: The environment, in place of the process's own.
+        environ: The environment, instead of the process's own.
 
     Raises:
         ConfigError: the settings name what cannot be used.

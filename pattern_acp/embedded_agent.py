@@ -73,7 +73,7 @@ class PatternAgent:
             persona: The persona that answers.
             mode: The mode, which decides what runs without a question.
             thinking: The amount of thinking.
-            environ: The environment, in place of the process's own.
+            environ: The environment, instead of the process's own.
         """
         flags = Flags(model, constellation, persona, mode, thinking, exact_model=model is not None)
         self._process: Process = start_process(flags, process_environment() if environ is None else environ)

@@ -82,7 +82,7 @@ class Services(Protocol):
         ...
 
     async def forget_keys(self) -> None:
-        """Forget the keys that were kept at a sign-in.
+        """Forget the keys that were stored at a sign-in.
 
         Raises:
             PatternError: they cannot be forgotten.
@@ -238,7 +238,7 @@ class Agent:
     async def logout(self, raw: msgspec.Raw, context: RequestContext) -> schema.EmptyResponse:
         """Sign out; the same in both versions."""
         del raw, context
-        # What `auth login` kept is forgotten. Keys in the environment are the user's; we only stop using them.
+        # What `auth login` stored is forgotten. Keys in the environment are the user's; we only stop using them.
         self._signed_out = True
         await self._services.forget_keys()
         return schema.EmptyResponse()

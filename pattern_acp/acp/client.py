@@ -166,7 +166,7 @@ class ChunkBatch:
 T = TypeVar("T")
 
 PORTION = 100
-"""Updates of a replay that go out with nothing in between; others need not wait until a whole session is told."""
+"""Updates of a replay that go out with nothing in between; others need not wait until a whole session is reported."""
 
 
 def portions(updates: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -277,7 +277,7 @@ class EditorView:
             compaction = self._compactions.given_up(call_id) if self._compactions is not None else None
             failed = schema.ToolCallProgress(tool_call_id=call_id, status=ToolCallStatus.FAILED)
             await self._send(compaction or failed)
-            # Only now: what a cancel kept from being sent is sent by the next call.
+            # Only now: what a cancel prevented from being sent is sent by the next call.
             self._open_calls.discard(call_id)
 
     async def show_options(self, options: Sequence[Option]) -> None:
@@ -738,7 +738,7 @@ class EditorClient:
         return self.faces.described(described) if self.faces is not None else described
 
     def view(self, session_id: SessionId) -> EditorView:
-        """See `Client.view`. One view a session, since order is kept inside it."""
+        """See `Client.view`. One view a session, since order holds inside it."""
         view = self._views.get(session_id)
         if view is None:
             abilities = self._abilities

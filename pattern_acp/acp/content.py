@@ -40,7 +40,7 @@ INPUT_BYTES = 100_000
 """Most bytes of a call's arguments: `write_file` carries a whole file, which its diff shows anyway."""
 
 INPUT_STRING_CHARACTERS = 2_000
-"""Characters of one argument that are kept when all together are too long."""
+"""Characters of one argument that are stored when all together are too long."""
 
 IMAGE_BYTES = 600_000
 """Most bytes of a shown image's base64 text."""

@@ -373,7 +373,7 @@ def _refusal(error: RemoteError, do: str, path: str) -> FileMissingError | Edito
 
 
 class FilesOfClient:
-    """Text files of a client on another machine: what it does not offer is refused, and no disk stands in."""
+    """Text files of a client on another machine: what it does not offer is refused, and no disk takes its place."""
 
     def __init__(self, editor: TextStore, *, can_read: bool, can_write: bool) -> None:
         self._editor = editor
@@ -419,7 +419,7 @@ class NoTerminal:
 
 
 CALL_SECONDS = 90.0
-"""Longest wait for a tool on the client's machine; a search there ends by itself long before."""
+"""Longest wait for a tool on the client's machine; a search there ends on its own long before."""
 
 
 def offered_at_client(capabilities: schema.ClientCapabilities) -> frozenset[str]:

@@ -42,7 +42,7 @@ CODES: tuple[tuple[type[PatternError], int], ...] = (
 def to_rpc_error(error: Exception) -> RpcError | None:
     """The JSON-RPC error for a domain error; None for anything unforeseen.
 
-    The sentence stands in `data.details` as well: Zed shows that for -32603, and avante looks there for
+    The sentence is in `data.details` as well: Zed shows that for -32603, and avante looks there for
     "Session not found" (reference: interop rule 9). `data.shown` is true when it came as a message before.
     """
     for kind, code in CODES:
@@ -59,9 +59,9 @@ class ClientError(Enum):
     MISSING = auto()
     """There is no such file or program, as far as the client knows."""
     INCAPABLE = auto()
-    """The client cannot do this; whoever asked may do it another way."""
+    """The client cannot do this; the one who asked may do it another way."""
     REFUSED = auto()
-    """The client does not want it, or it cannot be told from its answer."""
+    """The client does not want it, or it cannot be seen in its answer."""
 
 
 _REFUSES = late_pattern(

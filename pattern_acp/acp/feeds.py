@@ -76,7 +76,7 @@ class Subscriptions(Generic[E]):
         send: Callable[[Tell[E]], Coroutine[object, object, None]],
         end: Callable[[], None],
     ) -> wire.SubscribeResponse:
-        """Begin a subscription behind the answer to the request; `send` runs until `end` is called, or by itself."""
+        """Begin a subscription behind the answer to the request; `send` runs until `end` is called, or on its own."""
         subscription_id = self._ids.new("sub")
         self._ends[subscription_id] = end
 

@@ -326,13 +326,13 @@ class NewSessionRequest(MetaWire, frozen=True, kw_only=True):
 
 
 class LoadSessionRequest(NewSessionRequest, frozen=True, kw_only=True):
-    """Go on with a session, replaying it first."""
+    """Continue with a session, replaying it first."""
 
     session_id: str
 
 
 class ResumeSessionRequest(LoadSessionRequest, frozen=True, kw_only=True):
-    """Go on with a session without replaying it."""
+    """Continue with a session without replaying it."""
 
 
 class SessionMode(MetaWire, frozen=True, kw_only=True):
@@ -824,7 +824,7 @@ def _repair_servers(path: str, value: object) -> object:
         return KEEP if is_sound else {"name": UNREADABLE_SERVER}
     if path == "mcpServers[].name":
         return KEEP if isinstance(value, str) else UNREADABLE_SERVER
-    # The same misfit is mended in all servers at once, so what fits in the others has to stay.
+    # The same misfit is repaired in all servers at once, so what fits in the others has to stay.
     if path in {"mcpServers[].args", "mcpServers[].env", "mcpServers[].headers"}:
         return KEEP if isinstance(value, list) else DROP
     if path in {"mcpServers[].env[]", "mcpServers[].headers[]"}:

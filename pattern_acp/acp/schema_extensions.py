@@ -330,7 +330,7 @@ class PreviewResponse(Wire, frozen=True, kw_only=True):
 class RewindResponse(Wire, frozen=True, kw_only=True):
     """The result of a rewind: paths put back, paths left as others changed them, memory blocks, and what did not work.
 
-    `fork_session_id` is the session in which the conversation goes on, where it could not go back in this one.
+    `fork_session_id` is the session in which the conversation continues, where it could not go back in this one.
     """
 
     words: str

@@ -1,4 +1,4 @@
-"""The part of a conversation that an editor has, so that a new connection to the agent can go on where another ended.
+"""The part of a conversation that an editor has: a new connection to the agent continues where another ended.
 
 Owns: which requests wait on either side, which sessions are open, and which of a replay's updates the editor lacks.
 Must not know: how connections are made. In version 1 of ACP `session/load` replays a session, and the replay tells
@@ -65,7 +65,7 @@ class _Session(Struct):
     """True if a turn ran, as the editor has it, that the replay says has ended."""
 
     def take_notices(self, session_id: str) -> list[bytes]:
-        """Return what the editor is told behind a replay."""
+        """Return what the editor learns behind a replay."""
         if not self.was_cut_off:
             return []
         self.was_cut_off = False
@@ -152,7 +152,7 @@ class SeenByEditor:
                 return [line], []
 
     def begin_anew(self) -> tuple[list[bytes], list[bytes]]:
-        """Return what a new agent has to be sent first, and what the editor has to be told meanwhile."""
+        """Return what a new agent has to be sent first, and what the editor has to learn meanwhile."""
         self._epoch += 1
         told = [encode_notification(CANCEL_REQUEST, {"requestId": shown}) for shown in self._asked]
         self._asked.clear()

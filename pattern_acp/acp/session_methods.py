@@ -169,13 +169,13 @@ class SessionMethods:
     async def open(
         self, request: extensions.OpenSessionRequest, context: RequestContext, /
     ) -> extensions.ForkSessionResponse:
-        """_pattern/session/open: the whole replay goes out before the answer. To go on in a fork, fork it."""
+        """_pattern/session/open: the whole replay goes out before the answer. To continue in a fork, fork it."""
         return self._opened_elsewhere(await self.opened_as_asked(request), context)
 
     async def stop_subagent(
         self, request: extensions.StopSubagentRequest, context: RequestContext, /
     ) -> extensions.StopSubagentResponse:
-        """_pattern/subagent/stop: its turn goes on with what it had found, and reads that the user ended it."""
+        """_pattern/subagent/stop: its turn continues with what it had found, and reads that the user ended it."""
         del context
         running = self.sessions.get(request.session_id).subagents
         call_id = ToolCallId(request.tool_call_id or next(reversed(running), ""))
@@ -398,12 +398,12 @@ def _asked_of(meta: dict[str, object] | None) -> dict[str, object]:
 
 
 def asks_for_archived(request: schema.ListSessionsRequest) -> bool:
-    """Tell whether a client that knows us asks for the sessions that were put away."""
+    """Tell whether a client that knows us asks for the sessions that were archived."""
     return _asked_of(request.meta).get("archived") is True
 
 
 def session_info(listed: ListedSession) -> schema.SessionInfo:
-    """One session of the list; what ACP has no field for stands in `_meta.pattern`."""
+    """One session of the list; what ACP has no field for is in `_meta.pattern`."""
     row = listed.row
     more: dict[str, object] = {
         "status": listed.status.value,

@@ -164,7 +164,7 @@ class _NothingRemembered:
 
 
 class _Quiet:
-    """`Progress` of a call whose end alone is told."""
+    """`Progress` of a call whose end alone is reported."""
 
     async def show(self, content: tuple[ToolContent, ...], *, title: str = "") -> None:
         """See `Progress.show`."""

@@ -118,7 +118,7 @@ class ServedCode:
                 opened.ready.set()
                 await anyio.sleep_forever()
         except Exception:
-            # The boundary of all indexes: sessions go on without them, and the next question opens them again.
+            # The boundary of all indexes: sessions continue without them, and the next question opens them again.
             logger.exception("The code maps ended.")
             opened.problem = "it stopped unexpectedly; the log has details. Ask again, or use search_text."
         finally:

@@ -80,7 +80,7 @@ class Connector:
         """Carry lines until the editor leaves.
 
         Raises:
-            ServerUnusableError: the server cannot be had; the editor's requests are answered with the sentence.
+            ServerUnusableError: the server is not available; the editor's requests are answered with the sentence.
         """
         failure: ServerUnusableError | None = None
         async with anyio.create_task_group() as tasks:
@@ -111,7 +111,7 @@ class Connector:
                 with suppress(ConnectionClosedError):
                     # What a link takes no more is sent again over the next one, as far as somebody waits for it.
                     await self._link.send(line)
-        # An editor that says nothing more is told whether the server can be had: `connect URL < /dev/null` tests it.
+        # An editor that says nothing more learns whether the server is available: `connect URL < /dev/null` tests it.
         await self._first.wait()
         with anyio.move_on_after(FAREWELL_SECONDS):
             while self._seen.is_waiting:
@@ -167,7 +167,7 @@ class Connector:
             except CannotResumeError:
                 await self._begin_anew(tasks)
             if self._link.is_ended and not self._is_left:
-                # The server took leave: it was told to end, and another may be started in its place.
+                # The server took leave: it was asked to end, and another may be started in its place.
                 await self._begin_anew(tasks)
 
     async def _connected(self, tasks: TaskGroup) -> tuple[WebSocket, Mapping[str, str]]:
@@ -208,7 +208,7 @@ class Connector:
         return headers
 
     async def _begin_anew(self, tasks: TaskGroup) -> None:
-        """Go on with a server that knows nothing of this editor."""
+        """Continue with a server that knows nothing of this editor."""
         self._link.end()
         self._link, self._connection_id = ResumableLink(), ""
         first, told = self._seen.begin_anew()

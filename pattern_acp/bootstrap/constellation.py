@@ -48,7 +48,7 @@ async def open_constellation(
     """Everything that the sessions of the constellation in an open file share, until the context ends.
 
     Raises:
-        ConfigError: the persona cannot be read, or the model cannot be obtained and no other may stand in.
+        ConfigError: the persona cannot be read, or the model cannot be obtained and no other may take its place.
     """
     settings, paths = process.loaded.settings, process.loaded.paths
     clock, ids, database = SystemClock(), RandomIds(), opened.database

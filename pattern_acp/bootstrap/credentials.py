@@ -113,12 +113,12 @@ class KeysOfPerson:
         return self._aws_keys
 
     def kept(self) -> list[str]:
-        """Return the names of the keys that are kept. Logins, tokens of servers and the key of sync are none."""
+        """Return the names of the keys that are stored. Logins, tokens of servers and the key of sync are none."""
         others = (LOGIN_PREFIX, SERVER_PREFIX)
         return [name for name in self.store.entries() if name != SYNC_KEY and not name.startswith(others)]
 
     async def forget_all(self) -> None:
-        """Forget every key that is kept. Logins at MCP servers stay: `pattern-acp mcp logout` forgets those.
+        """Forget every key that is stored. Logins at MCP servers stay: `pattern-acp mcp logout` forgets those.
 
         Raises:
             SignInError: one of them cannot be forgotten.

@@ -109,7 +109,7 @@ async def open_embedder(
 
 
 def choose_embedder(settings: Settings, clock: Clock, keys: ProviderKeys | None = None) -> ChosenEmbedder:
-    """The embedder of `[memory] embedder`; the distilled one where that one cannot be had."""
+    """The embedder of `[memory] embedder`; the distilled one where that one is not available."""
     wanted = settings.memory.embedder
     if wanted == "hash":
         return ChosenEmbedder(HashedNgrams())

@@ -18,7 +18,7 @@ class Process(Struct, frozen=True):
     busy_seconds: float | None = None
     """Longest wait for another process's lock on the constellation; None is the database's own limit."""
     exact_model: bool = False
-    """Sessions are refused when the model that the settings name cannot be had; another one stands in otherwise."""
+    """Sessions are refused when the model of the settings is not available; otherwise another one replaces it."""
 
 
 def start_process(flags: Flags, environ: Mapping[str, str]) -> Process:

@@ -1,4 +1,4 @@
-"""Serves ACP to many clients over WebSockets: who may connect, which connection goes on, and their ends.
+"""Serves ACP to many clients over WebSockets: who may connect, which connection continues, and their ends.
 
 Owns: addresses to listen on, the handshake's verdict, limits, and one agent a connection over one `Root`. Must not
 know: how lines travel (`jsonrpc.links`), or what a token is (`credentials.server_token`).
@@ -48,7 +48,7 @@ CONNECTION_HEADER = "Acp-Connection-Id"
 """The name that the field's draft of remote transports has for a connection."""
 
 RECEIVED_HEADER = "Pattern-Received"
-"""Number of messages that the sender of the header has received; whoever sends it can go on after a cut."""
+"""Number of messages that the sender of the header has received; the one who sends it can continue after a cut."""
 
 MACHINE_HEADER = "Pattern-Machine"
 """Name of the client's machine, by which projects at the same path of two machines are two."""
@@ -120,7 +120,7 @@ class ClientLimits(Struct, frozen=True):
     first_message_seconds: float = 60.0
     """Longest that a client may stay without a word; one that knows the token and says nothing takes a place."""
     linger_seconds: float = 3600.0
-    """Time for coming back after a cut: a turn goes on meanwhile, until it asks or the buffer is full."""
+    """Time for coming back after a cut: a turn continues meanwhile, until it asks or the buffer is full."""
     ping_seconds: float = PING_SECONDS
 
 
@@ -231,7 +231,7 @@ class RemoteServer:
             found.cut_at = self._clock.monotonic()
 
     async def _admit(self, stream: ByteStream) -> tuple[_Connection, WebSocket, int] | None:
-        """Do the handshake; with the connection that goes on, and the number of messages that its client has."""
+        """Do the handshake; with the connection that continues, and the number of messages that its client has."""
         found: _Connection | None = None
         taken_by_peer = 0
         socket: WebSocket | None = None
@@ -395,7 +395,7 @@ async def serve_clients(
     context: ssl.SSLContext | None = None,
     ready: Callable[[RemoteServer, str], None],
 ) -> None:
-    """Serve clients until the process is told to end, or the server that `ready` is called with is stopped.
+    """Serve clients until the process is asked to end, or the server that `ready` is called with is stopped.
 
     Raises:
         AddressUnusableError: the address cannot be listened on.

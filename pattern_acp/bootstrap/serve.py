@@ -1,4 +1,4 @@
-"""Serves ACP on two descriptors until the client is gone or the process is told to end."""
+"""Serves ACP on two descriptors until the client is gone or the process is asked to end."""
 
 import logging
 import os

@@ -173,7 +173,7 @@ class LazyServices:
 async def _open_file_and_import(process: Process, stack: AsyncExitStack) -> "OpenedConstellation":
     """Open the constellation's file while a worker thread imports the rest.
 
-    The loop goes on reading what the editor sends.
+    The loop continues reading what the editor sends.
     """
     await anyio.to_thread.run_sync(_import_opening)
     from pattern_acp.bootstrap.opening import open_file

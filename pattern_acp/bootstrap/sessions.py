@@ -115,7 +115,7 @@ class Root(Struct, frozen=True):
     onlookers: Onlookers
 
     def for_one_more(self, elsewhere: str | None = None) -> Constellation:
-        """Return the constellation for one of many connections: it holds its own sessions, and is told all news.
+        """Return the constellation for one of many connections: it holds its own sessions, and learns all news.
 
         `elsewhere` is the name of the client's machine where that is another one; see `Constellation.elsewhere`.
         """
@@ -330,7 +330,7 @@ def _diagnose(process: Process, shared: Constellation) -> Callable[[], Awaitable
 
 
 async def beside_sessions(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do work that sessions can go on without: its failure is logged and takes nothing down with it."""
+    """Do work that sessions can continue without: its failure is logged and takes nothing down with it."""
     try:
         await work()
     except Exception:
@@ -349,7 +349,7 @@ async def _use_the_pause(answered: anyio.Event, providers: Providers, model: str
     try:
         await anyio.to_thread.run_sync(providers.warm, model)
     except (PatternError, ImportError) as error:
-        # Sessions go on without a network; a request that needs it says the same to the user.
+        # Sessions continue without a network; a request that needs it says the same to the user.
         logger.warning("The HTTP client is not ready. %s", error)
     await providers.refresh(model)
     await anyio.sleep(REFRESH_SECONDS)

@@ -43,7 +43,7 @@ OWN_SECONDS = 0.5
 """Between two looks whether something was recorded here that may have to go."""
 
 EXCHANGE_SECONDS = 120.0
-"""Longest that one exchange beside sessions takes; the next goes on where it ended."""
+"""Longest that one exchange beside sessions takes; the next continues where it ended."""
 
 LAST_SECONDS = 1.0
 """Longest that the last exchange may hold up the end of the process."""
@@ -66,14 +66,14 @@ class KeyRing(Struct, frozen=True):
         """The key; None without one. Blocking.
 
         Raises:
-            SignInError: it cannot be had now.
+            SignInError: it is not available now.
             SyncKeyError: it is not one.
         """
         stored = self.store.load(SYNC_KEY)
         return None if stored is None else read_key(stored.secret)
 
     def save(self, key: bytes, *, in_file: bool = False) -> str:
-        """Store a key in place of the old one, in a file where that one is in it, and say where. Blocking.
+        """Store a key instead of the old one, in a file where that one is in it, and say where. Blocking.
 
         Raises:
             SignInError: it cannot be stored.
@@ -100,7 +100,7 @@ def sharing_of(settings: SyncSettings) -> Sharing:
 def telling_of(process: Process) -> Callable[[], Awaitable[Tell]] | None:
     """Prepares the noting of what is forgotten for the user's other devices; None without sync.
 
-    What it returns raises a `PatternError` where there is no key, or it cannot be had now.
+    What it returns raises a `PatternError` where there is no key, or it is not available now.
     """
     if not process.loaded.settings.sync.url:
         return None
@@ -170,7 +170,7 @@ async def open_exchange(process: Process, database: Database) -> AsyncGenerator[
     Raises:
         SyncError: they name no place.
         SyncKeyError: there is no key.
-        SignInError: the key cannot be had now.
+        SignInError: the key is not available now.
     """
     settings = process.loaded.settings.sync
     carrier = carrier_of(settings.url)

@@ -601,7 +601,7 @@ class Arrival:
         session = _word(record.row, "id")
         known = len(tx.all(QUERIES["hashes_of_session"], {"stream": session}))
         if known:
-            # A window that has it open would go on without what comes.
+            # A window that has it open would continue without what comes.
             holder = this_process(self._report.root)
             refuse_if_held(tx, SessionId(session), holder, self._now_ms, remedy="close it there, and import again")
         self._store_session(record, known)

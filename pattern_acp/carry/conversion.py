@@ -75,7 +75,7 @@ class _Converter:
         return f"{prefix}_{sha256_hex(named)[:32]}"
 
     def _append(self, stream: str, event: Event, at_ms: int) -> int:
-        # Data of others, whoever said it there. The salt follows from what is told, as the hash has to.
+        # Data of others, no matter who said it there. The salt follows from what is reported, as the hash has to.
         actor, origin = Actor.IMPORT, Origin.WORKSPACE
         return append(self._tx, stream, event, actor=actor, origin=origin, at_ms=at_ms, salt=_salt(event)).seq
 
@@ -140,7 +140,7 @@ class _Converter:
         for number, message in enumerate(session.messages):
             said = _message(session_id, number, message)
             if message.is_user or not turn:
-                # As it would be if nothing followed: a conversation that went on begins with the same events.
+                # As it would be if nothing followed: a conversation that continued begins with the same events.
                 self._end(session_id, turn, at_ms)
                 at_ms = max(at_ms, message.at_ms)
                 turn = TurnId(f"turn_{session_id[4:]}_{number}")

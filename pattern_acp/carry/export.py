@@ -55,7 +55,7 @@ PAGE = 200
 """Events in one block of an archive: blocks stay small, and their number too."""
 
 PAGE_BYTES = 1_000_000
-"""Payload in one block of an archive; more is one event that is larger by itself."""
+"""Payload in one block of an archive; more is one event that is larger on its own."""
 
 BLOCK_KINDS = (BlockCommitted, BlockDeleted, BlockRestored, BlockForgotten, BlockConfigured, BlockHealed)
 ENTRY_KINDS = (EntryArchived, EntryVerified, EntryStatusChanged)
@@ -66,7 +66,7 @@ _NOT_OF_CUT = _NOT_OF_BLOCK | {"created_ms", "updated_ms", "head_update", "histo
 _NOT_OF_WRITE = frozenset({"block_id", "last_seq"})
 _NOT_OF_ENTRY = frozenset({"last_seq"})
 _NOT_OF_SESSION = frozenset({"fork_seq", "cwd_key", "last_seq"})
-"""Columns that the constellation which an archive comes to works out anew."""
+"""Columns that the constellation which an archive comes to works out again."""
 
 Cells: TypeAlias = dict[str, object]
 """The values of a row. Bytes other than a Loro update are `["hex", "…"]`."""
@@ -123,7 +123,7 @@ class BlockEvent(Struct, frozen=True):
 
 
 class BlockRecord(Struct, frozen=True):
-    """A memory block. `base` is a Loro snapshot of the version that `events` go on from, where older history is cut."""
+    """A memory block. `base` is the Loro snapshot that `events` continue from, where older history is cut."""
 
     row: Cells
     events: tuple[bytes, ...]

@@ -442,7 +442,7 @@ def _of_plain(chat: _PlainChat) -> ForeignSession:
 
 
 def _session(key: str, title: str | None, messages: Sequence[ForeignMessage], at_ms: int) -> ForeignSession:
-    # A conversation without a name is called by its beginning, which stays when it goes on.
+    # A conversation without a name is called by its beginning, which stays when it continues.
     first = messages[0].text if messages else ""
     named = one_line(title or first, 80)
     return ForeignSession(key or sha256_hex(first.encode("utf-8", "surrogatepass")), named, tuple(messages), at_ms)

@@ -192,7 +192,7 @@ class Restore(_Wanted, frozen=True):
 
 
 class Sweep(_Wanted, frozen=True):
-    """Take away what serves nothing any more."""
+    """Remove what serves nothing any more."""
 
     dry_run: bool = False
     json: bool = False
@@ -250,7 +250,7 @@ InTerminal: TypeAlias = (
     | ServeClients
     | Connect
 )
-"""The commands that a user runs, and that end by themselves."""
+"""The commands that a user runs, and that end on their own."""
 
 Arguments: TypeAlias = Serve | InTerminal | Explain | ConfigWanted | ShowText | BadUsage
 

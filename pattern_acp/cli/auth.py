@@ -226,7 +226,7 @@ def _read_key(provider: ProviderSettings) -> str:
 
 
 async def _check(provider: ProviderSettings, keys: KeysOfPerson) -> int:
-    """Ask the provider for its models; an answer that refuses the key is told, anything else is no fault of it."""
+    """Ask the provider for its models; an answer that refuses the key is reported, anything else is no fault of it."""
     from pattern_acp.providers.discovery import fetch_models
     from pattern_acp.providers.errors import ProviderAuthError
     from pattern_acp.providers.http import Deadlines, HttpClient

@@ -51,7 +51,7 @@ def run_backup(arguments: BackUp, process: Process) -> int:
 
 
 def run_restore(arguments: Restore, process: Process) -> int:
-    """Put a copy in the place of the constellation, and say where that is now.
+    """Put a copy where the constellation is, and say where that is now.
 
     Raises:
         DatabaseError: a process has it open, or no copy can be used.
@@ -82,7 +82,7 @@ def run_sweep(arguments: Sweep, process: Process) -> int:
         try:
             smaller = sweep(path, found, policy)
             if settings.backup.segments and any(not one.path for one in found):
-                # They hold what was taken out of the file, until they are written anew.
+                # They hold what was taken out of the file, until they are written again.
                 anyio.run(write_segments, path)
         except OSError as error:
             raise DatabaseError(f"{error.filename} cannot be deleted ({error.strerror}).") from error

@@ -97,7 +97,7 @@ def show_answer(result: Result, process: Process, *, as_json: bool, pager: bool 
         OutputClosed: the reader went away.
     """
     if as_json:
-        # Words are told to a program as they are to the user.
+        # Words are reported to a program as they are to the user.
         write_json({"answer": plain(result.document)} if isinstance(result, Said) else result.value)
     else:
         show_parts(result.document, process.environ, pager=pager)
@@ -144,7 +144,7 @@ def refuse_if_lost(path: Path) -> None:
     """For a command that only reads: with what was recorded gone, it must not say that there is nothing.
 
     Raises:
-        DatabaseError: the constellation is gone or empty, and how it can be had back.
+        DatabaseError: the constellation is gone or empty, and how it is available back.
     """
     if lost := lost_constellation(path, begun=False):
         raise DatabaseError(lost, failure_code="database.lost")

@@ -1,4 +1,4 @@
-"""`pattern-acp definitions`: the kept sources of personas, skills and commands.
+"""`pattern-acp definitions`: the stored sources of personas, skills and commands.
 
 Owns: each verb and what it answers. Must not know: which session is defined by what (`/definitions` does).
 """
@@ -64,7 +64,7 @@ async def open_definitions(call: TypedCommand, process: Process) -> AsyncGenerat
 
 
 class DefinitionList(Result, frozen=True):
-    """The kept sources."""
+    """The stored sources."""
 
     definitions: tuple[ListedSource, ...] = ()
 
@@ -121,7 +121,7 @@ class DefinitionSentence(Result, frozen=True):
 
     @property
     def is_failure(self) -> bool:
-        """True when a source is not what was kept."""
+        """True when a source is not what was stored."""
         return not self.sound
 
 
@@ -174,7 +174,7 @@ async def export(desk: DefinitionDesk, definition: str, folder: str) -> Definiti
 
 
 async def note(desk: DefinitionDesk, definition: str, text: str = "") -> DefinitionSentence:
-    """Write a note on the identity of a definition, in place of an earlier one; an empty one takes it away.
+    """Write a note on the identity of a definition, instead of an earlier one; an empty one takes it away.
 
     Raises:
         PatternError: there is no such definition.
@@ -195,7 +195,7 @@ async def note(desk: DefinitionDesk, definition: str, text: str = "") -> Definit
 
 
 async def verify(desk: DefinitionDesk) -> DefinitionSentence:
-    """Check that every kept source is what was kept."""
+    """Check that every stored source is what was stored."""
     known, damaged = await desk.database.read(lambda tx: (list_sources(tx), damaged_sources(tx)))
     if damaged:
         names = ", ".join(f"{symbol} ({identity[:SHOWN_IDENTITY]})" for symbol, identity in damaged)

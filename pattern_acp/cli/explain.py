@@ -19,7 +19,7 @@ from pattern_acp.domain.canonical import JsonObject
 FILE = Path(__file__).with_name("failures.toml")
 
 MOST_MATCHES = 5
-"""Most codes that are offered in place of an unknown one."""
+"""Most codes that are offered instead of an unknown one."""
 
 
 class Fault(StrEnum):

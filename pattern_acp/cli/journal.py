@@ -98,7 +98,7 @@ class EventShown(Result, frozen=True):
 
 
 async def tail(database: Database, arguments: Journal) -> AsyncGenerator[EventShown, None]:
-    """Yield the newest events, and go on until interrupted."""
+    """Yield the newest events, and continue until interrupted."""
     stream = arguments.target or None
     heads = await database.read(lambda tx: newest_heads(tx, stream, after=0, limit=max(arguments.lines, 1)))
     for head in heads if arguments.lines else ():
@@ -323,7 +323,7 @@ LEFT_OUT = {
 }
 
 _LONG_TEXT = 10_000
-"""Characters from which a masked text is kept, in case it comes again."""
+"""Characters from which a masked text is stored, in case it comes again."""
 
 
 class BundleWritten(Result, frozen=True):

@@ -94,7 +94,7 @@ def read_import(path: Path, label: str) -> FileToImport:
 async def import_into_memory(desk: Desk, file: str, label: str, reason: str) -> Imported:
     """Add to a block what it, and the rest of memory, does not say already; make the block if there is none.
 
-    A block that needs more room than usual gets it as the user's setting; the text counts as an import.
+    A block that needs more space than usual gets it as the user's setting; the text counts as an import.
 
     Raises:
         EditingError: the file cannot be read.
@@ -270,7 +270,7 @@ def without_constellation(call: TypedCommand) -> Blocks:
 
 
 async def _renew_files(desk: Desk, database: Database) -> None:
-    """Bring memory that is kept as files up to date; what is in the way never undoes what was done."""
+    """Bring memory that is stored as files up to date; what is in the way never undoes what was done."""
     try:
         told = await renew_files(database, desk.cwd, desk.memory, now_ms=desk.now_ms)
     except PatternError as error:

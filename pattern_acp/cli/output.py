@@ -112,7 +112,7 @@ def write_line(text: str = "") -> None:
 
 
 def write_screen(text: str) -> None:
-    """Write `text` to a terminal in the place of all that it shows.
+    """Write `text` to a terminal instead of all that it shows.
 
     Raises:
         OutputClosed: the reader went away.
@@ -154,7 +154,7 @@ def write_failure(code: str, sentence: str) -> None:
 
 
 def write_failed(error: PatternError, *, as_json: bool) -> None:
-    """Say why a command failed; with `as_json` a program is told too, by a line on stdout.
+    """Say why a command failed; with `as_json` a program gets it too, as a line on stdout.
 
     Raises:
         OutputClosed: the reader went away.

@@ -20,7 +20,7 @@ Span: TypeAlias = tuple[str, str]
 Line: TypeAlias = tuple[Span, ...]
 
 BAR = 24
-"""Cells of the longest bar, where there is room."""
+"""Cells of the longest bar, where there is space."""
 
 LEAST_BAR = 6
 """Cells of the longest bar in a narrow terminal, where names are cut instead."""

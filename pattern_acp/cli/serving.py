@@ -1,7 +1,7 @@
 """The way from the spawn to a served connection.
 
 Owns: what happens in which order before the event loop runs. Must not know: what is served. An editor waits for the
-answer to its first line, initialize. That one is given with nothing but a JSON reader imported; the rest of the program
+answer to its first line, initialize. That one is sent with nothing but a JSON reader imported; the rest of the program
 follows while the editor takes the answer in.
 """
 

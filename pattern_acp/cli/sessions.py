@@ -118,7 +118,7 @@ ENDS = {
 
 
 async def watch(desk: TerminalDesk, session: str) -> int:
-    """Write a session as `show` does, and go on until nobody has it open, or until interrupted.
+    """Write a session as `show` does, and continue until nobody has it open, or until interrupted.
 
     As JSON lines they are the updates, and at last `done` with its reason.
 
@@ -187,7 +187,7 @@ async def adopt(desk: TerminalDesk, session: str) -> Result:
             changed = append(tx, meant, configured, actor=Actor.HUMAN, origin=Origin.EDITOR, at_ms=now)
             store.set_option(tx, meant, "persona", configured.value, seq=changed.seq, at_ms=now)
         appended = append(tx, meant, compiled, actor=Actor.HUMAN, origin=Origin.WORKSPACE, at_ms=now)
-        # Its skills and commands are those of today, which are kept when it is opened.
+        # Its skills and commands are those of today, which are stored when it is opened.
         drop_damaged_sources(tx)
         keep_source(tx, persona.identity, persona.symbol, encoded(persona.sources), seq=appended.seq)
 

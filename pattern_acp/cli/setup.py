@@ -148,7 +148,7 @@ def _exists(pattern: str) -> bool:
 
 
 def block_of(editor: Editor, command: Sequence[str]) -> str:
-    """The block of `editor`, as its example has it, with `command` in place of the program's name.
+    """The block of `editor`, as its example has it, with `command` instead of the program's name.
 
     Raises:
         EditorConfigError: the examples were not installed with the program.

@@ -242,7 +242,7 @@ class _NewKey(Result, frozen=True):
 
     @property
     def document(self) -> Sequence[Part]:
-        """The key by itself, so that it can be copied."""
+        """The key on its own, so that it can be copied."""
         return (Paragraph(self.sync_key), Paragraph(self.about))
 
 

@@ -2,7 +2,7 @@
 
 Owns: judging which files have to be read, opening them safely, separating sources from binary, generated and oversized
 files, one transaction a portion, and starting the process. Must not know: what is asked of the index. A grammar may end
-the process at any file: earlier portions stay, and the parent goes on.
+the process at any file: earlier portions stay, and the parent continues.
 """
 
 import codecs
@@ -190,7 +190,7 @@ PROCESSES = max(1, min(4, (os.cpu_count() or 2) // 2))
 """Number of reading processes: half of the machine is left to the user."""
 
 LEASE_MS = 20_000
-"""Time for which an agent has the right to build after its last portion; another one goes on when it died."""
+"""Time for which an agent has the right to build after its last portion; another one continues when it died."""
 
 _LEASE_PAUSE_SECONDS = 0.25
 

@@ -93,7 +93,7 @@ class WorkspaceCodeMap:
         return (await self._look()).judgement
 
     async def prepare(self, seconds: float, report: Report | None = None) -> Judgement:
-        """Refresh the index for up to `seconds` and judge it; the rest goes on in the background.
+        """Refresh the index for up to `seconds` and judge it; the rest continues in the background.
 
         `report` receives the progress meanwhile.
 
@@ -132,7 +132,7 @@ class WorkspaceCodeMap:
     def note_changed(self, paths: Iterable[str]) -> None:
         """Read files again at once, since the agent changed them. Absolute paths, or relative to the root.
 
-        Returns at once; the reading goes on in the background. Paths outside the workspace are ignored.
+        Returns at once; the reading continues in the background. Paths outside the workspace are ignored.
         """
         for path in paths:
             below = self._below(path)

@@ -18,7 +18,7 @@ SHOWN_TEXT = 240
 
 
 class Paragraph(Struct, frozen=True):
-    """A sentence or more; `code` stands in backticks. The style is empty, `note`, `warning`, `error` or `dim`."""
+    """A sentence or more; `code` is in backticks. The style is empty, `note`, `warning`, `error` or `dim`."""
 
     text: str
     style: str = ""

@@ -91,7 +91,7 @@ class Desk(Struct, frozen=True):
 
 
 async def list_blocks(desk: Desk) -> Result:
-    """All blocks; what was damaged is mended first."""
+    """All blocks; what was damaged is repaired first."""
     healed = await desk.reverts.heal()
     history = desk.history
     blocks, deleted, elsewhere = await history.blocks(), await history.deleted(), await history.elsewhere()
@@ -170,7 +170,7 @@ async def restore(desk: Desk, label: str, number: int | None, reason: str) -> Re
 
 
 async def edit(desk: Desk, label: str, text: str = "", file: str = "", reason: str = "") -> Result:
-    """Change a block to a text: the one that is given, or what the user makes of it in an editor or a file."""
+    """Change a block to a text: the one that is passed, or what the user makes of it in an editor or a file."""
     opened = await desk.history.show(label)
     schema = opened.block.schema
     edited: UserEdit | None = None

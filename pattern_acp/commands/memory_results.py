@@ -178,7 +178,7 @@ class DeletedRow(Struct, frozen=True):
 
 
 class Blocks(Result, frozen=True):
-    """All blocks: those that can be restored, that were damaged and mended, that cannot be read, shared ones too."""
+    """All blocks: those that can be restored, that were damaged and repaired, that cannot be read, shared ones too."""
 
     blocks: tuple[BlockRow, ...] = ()
     deleted: tuple[DeletedRow, ...] = ()

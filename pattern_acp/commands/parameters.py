@@ -44,7 +44,7 @@ class Kind(Enum):
     PAGE = "page"
     """The file of a page, which may be left out behind its option; `HERE` then."""
     MANY = "many"
-    """An option that may be given more than once."""
+    """An option that may be passed more than once."""
 
 
 HERE = "-"
@@ -149,7 +149,7 @@ class Command(Struct, frozen=True):
         words = [one for one in taken if not one.option]
         shown = [one.shown if one.required else f"[{one.shown}" for one in words if one.kind is not Kind.TEXT]
         texts = [one.shown if one.required else f"[{one.shown}]" for one in words if one.kind is Kind.TEXT]
-        # A terminal's help lists options by themselves.
+        # A terminal's help lists options on their own.
         options = [f"[{one.shown}]" for one in taken if one.option and place == "slash"]
         return (
             " ".join(shown)
@@ -196,7 +196,7 @@ class Group(Struct, frozen=True):
     """The error for an unknown verb, where it must not be repeated."""
     opens: str = ""
     """`module:function` that takes a call and the process and opens what carries out its verbs works with; empty for
-    commands that run by themselves."""
+    commands that run on their own."""
     without: str = ""
     """`module:function` that takes a call and answers it as long as there is no constellation."""
 
@@ -209,7 +209,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def take_word(text: str) -> tuple[str, str]:
-    """The first word of a text, which may stand in quotes, and what follows it with its line ends."""
+    """The first word of a text, which may be in quotes, and what follows it with its line ends."""
     found = _WORD.match(text)
     if found is None:
         return "", ""
@@ -320,7 +320,7 @@ def _of_kind(one: Parameter, text: str, typed: str) -> Value:
 
 
 def _take_options(options: Mapping[str, Parameter], rest: str, found: dict[str, list[str]], typed: str) -> str:
-    """The options that stand in front of a text are taken from it; `--` ends them."""
+    """The options that are in front of a text are taken from it; `--` ends them."""
     while options:
         head = re.match(r"\s*(--[a-z-]*)(?=[\s=]|$)", rest)
         if head is None:

@@ -211,7 +211,7 @@ async def done(desk: TaskVerbs, task: str) -> TaskChanged:
 
 
 async def block(desk: TaskVerbs, task: str) -> TaskChanged:
-    """Note that a task cannot go on."""
+    """Note that a task cannot continue."""
     return await _to(desk, task, TaskStatus.BLOCKED, "Blocked:")
 
 

@@ -193,7 +193,7 @@ def session_usage(
 
 
 class BudgetRow(Struct, frozen=True):
-    """A budget and what of it is used; None of a turn, which is counted by itself."""
+    """A budget and what of it is used; None of a turn, which is counted on its own."""
 
     budget: str
     limit: str
@@ -261,9 +261,9 @@ def free_models(used: Iterable[UsedOnce]) -> list[str]:
 
 
 def sum_up(used: Iterable[UsedOnce], by: Grouping, zone: tzinfo | None = None) -> tuple[UsageSum, ...]:
-    """One sum for each day and so on: days and turns in their order, anything else the dearest first.
+    """One sum for each day and so on: days and turns in their order, anything else the most expensive first.
 
-    Days are those of `zone`, the machine's own unless it is given.
+    Days are those of `zone`, the machine's own unless one is passed.
     """
     groups: dict[str, list[UsedOnce]] = {}
     name = _names(zone)[by]

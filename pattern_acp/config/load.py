@@ -137,7 +137,7 @@ class SettingsReader:
         loaded = cached[1]
         if project_dir is None:
             return loaded
-        # Also of scripts and programs that no file of settings names by itself, so it is read each time.
+        # Also of scripts and programs that no file of settings names on its own, so it is read each time.
         offer, problems = read_offer(
             sources.project, project_dir, with_language_servers=loaded.settings.lsp.mode == "on"
         )

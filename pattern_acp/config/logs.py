@@ -1,6 +1,6 @@
 """The log: one rotating file under the state directory, and warnings as single lines on stderr.
 
-Owns: handlers, rotation, and keeping secrets and prompt text out. Must not know: what is logged. Nothing here writes to
+Owns: handlers, rotation, and leaving secrets and prompt text out. Must not know: what is logged. Nothing here writes to
 stdout, which belongs to the protocol.
 
 Nothing logs text of the user or the model, at any level.
@@ -142,7 +142,7 @@ class RotatingFile(logging.Handler):
         except OSError as error:
             self.failure = error.strerror or type(error).__name__
         except (TypeError, ValueError) as error:
-            # A record whose arguments do not fit its text; the program goes on without it.
+            # A record whose arguments do not fit its text; the program continues without it.
             self.failure = f"a record could not be formatted ({type(error).__name__})"
 
     def _rotate_before(self, size: int) -> None:
@@ -156,7 +156,7 @@ class RotatingFile(logging.Handler):
             try:
                 newer.replace(older)
             except (FileNotFoundError, PermissionError):
-                # Not there yet, or another process is moving or holding it; the file then grows a little longer.
+                # Not there yet, or another process is moving it or has it open; the file then grows a little longer.
                 continue
 
 

@@ -208,7 +208,7 @@ def _mcp_server(name: str, table: Mapping[str, object]) -> tuple[McpServerSettin
     server = msgspec.convert({**table, "name": name, "transport": transport}, McpServerSettings)
     if not (server.command if transport == "stdio" else server.url):
         return None, "command" if transport == "stdio" else "url"
-    # A key may stand in the query; what comes before it tells enough.
+    # A key may be in the query; what comes before it tells enough.
     return server, server.command or show_url(server.url.partition("?")[0])
 
 

@@ -50,7 +50,7 @@ class Quirks(Struct, frozen=True):
     usage_on_request: bool = True
     """True when `stream_options` is sent, by which servers are asked for token counts in a stream."""
     continues_answers: str = ""
-    """The field, one of `CONTINUING`, by which it goes on with an answer that broke off; empty if it does not."""
+    """The field, one of `CONTINUING`, by which it continues with an answer that broke off; empty if it does not."""
 
 
 class OAuthSettings(Struct, frozen=True):
@@ -121,7 +121,7 @@ class ModelSettings(Struct, frozen=True):
     thinking: tuple[str, ...] | None = None
     """Levels; none of them: it does not think."""
     thinking_level: str = ""
-    """At which of them new sessions begin, in place of `Settings.thinking`."""
+    """At which of them new sessions begin, instead of `Settings.thinking`."""
     input_price: int | None = None
     output_price: int | None = None
     cached_price: int | None = None
@@ -203,11 +203,11 @@ class TurnSettings(Struct, frozen=True):
     provider_total_seconds: int = 1800
     """8,192 tokens, the longest answer of a model that nobody knows, at 5 tokens a second, and some more."""
     stream_retries: int = 4
-    """Number of times in a row that the model goes on with an answer that broke off, before the turn ends there."""
+    """Number of times in a row that the model continues with an answer that broke off, before the turn ends there."""
     repeats_noted: int = 3
     """Number of calls with the same arguments and result from which on the model reads a note."""
     repeats_asked: int = 5
-    """Number of the call before which the user is asked whether the turn goes on."""
+    """Number of the call before which the user is asked whether the turn continues."""
     overlapping: Overlapping = "auto"
     """The treatment of a prompt that arrives while a turn runs; `auto` is the custom of the protocol's version."""
     wakes: int = 5
@@ -388,7 +388,7 @@ class BackupSettings(Struct, frozen=True):
 
 
 class RetentionSettings(Struct, frozen=True):
-    """Limits of what `pattern-acp gc` leaves. Nothing goes by itself; 0 means no limit (docs/how-to/recovery.md)."""
+    """Limits of what `pattern-acp gc` leaves. 0 means no limit (docs/how-to/recovery.md)."""
 
     deleted_days: int = 30
     """The time for which a deleted session can be brought back (issue 5, section 2)."""
@@ -418,7 +418,7 @@ class McpOAuthSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Sign-in at an MCP server that does not describe all of it itself: `[mcp_servers.NAME.oauth]`."""
 
     client_id: str = ""
-    """The authorization server's id of the user's program; empty: programs register by themselves."""
+    """The authorization server's id of the user's program; empty: programs register on their own."""
     client_secret: str = ""
     redirect_port: int = 0
     """The port of 127.0.0.1 that the browser comes back to; another one when it is taken. 0: any."""
@@ -512,7 +512,7 @@ class Flags(Struct, frozen=True):
     thinking: ThinkingSetting | None = None
     log_level: LogLevel | None = None
     exact_model: bool = False
-    """No other model stands in for one that cannot be had."""
+    """No other model replaces one that is not available."""
     max_cost: str | None = None
     """The budget of one prompt, which no answer extends."""
 
@@ -537,7 +537,7 @@ class Settings(Struct, frozen=True):
     editor_deadline_seconds: int = 20
     """Longest wait for one answer of the editor to a file or terminal request."""
     fallback: tuple[str, ...] = ()
-    """`PROVIDER/MODEL` of those that stand in, in this order, when the chosen model is out (providers/fallback.py)."""
+    """`PROVIDER/MODEL` of those that replace a model that is out, in this order (providers/fallback.py)."""
     fallback_after_seconds: int = 30
     """Longest rate limit that is waited for while a model of `fallback` is left."""
     cache_ttl: CacheTtl = "5m"

@@ -24,7 +24,7 @@ class BreakDetector(Struct):
     _expected: str = field(default="")
 
     def expect(self, reason: str) -> None:
-        """Say why the history of the next request will not go on from the one before."""
+        """Say why the history of the next request will not continue from the one before."""
         self._expected = reason
 
     def saw(self, request: ProviderRequest, *, calls_tools: bool = True) -> str:

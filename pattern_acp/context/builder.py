@@ -29,9 +29,10 @@ def with_shortened(messages: Sequence[Message], whole: int = WHOLE_CHARACTERS) -
 
 
 class ShortenedTexts:
-    """`with_shortened` of one conversation, which looks at each message once as long as the conversation goes on.
+    """`with_shortened` of one conversation, which looks at each message once as long as the conversation continues.
 
-    Messages that were shortened stay the same ones, so that whoever knows messages by their identity knows these too.
+    Messages that were shortened stay the same ones, so that the one who knows messages by their identity knows these
+    too.
     """
 
     def __init__(self) -> None:

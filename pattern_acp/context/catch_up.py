@@ -24,7 +24,7 @@ _MARK_TOKENS = 15
 """Tokens of the mark around it."""
 
 _CUT_TOKENS = 16
-"""Kept free for the line that says how many there are."""
+"""Reserved for the line that says how many there are."""
 
 _LONGEST = 160
 """Characters of one title, reason or step."""
@@ -46,7 +46,7 @@ class OpenThread(Struct, frozen=True):
 
 
 class LeftBehind(Struct, frozen=True):
-    """A session as it was left: its title, its state, and clauses on what there is to go on with."""
+    """A session as it was left: its title, its state, and clauses on what there is to continue with."""
 
     title: str
     at_ms: int
@@ -65,8 +65,8 @@ class Absence(Struct, frozen=True):
     tasks: tuple[str, ...] = ()
     """Tasks that were changed, with their state, in words."""
     handoffs: tuple[LeftBehind, ...] = ()
-    """Told whether it was away or not: the session that left one cannot go on by itself. Of a session that finished a
-    moment ago, with nothing open, there is none."""
+    """Told whether it was away or not: the session that left one cannot continue on its own. Of a session that finished
+    a moment ago, with nothing open, there is none."""
 
 
 def is_away(last_active_ms: int, now_ms: int) -> bool:
@@ -75,9 +75,9 @@ def is_away(last_active_ms: int, now_ms: int) -> bool:
 
 
 def catch_up(absence: Absence) -> Section:
-    """Write the news for the model; empty when nothing went on, or it was not away. Marked as data (invariant 8).
+    """Write the news for the model; empty when nothing happened, or it was not away. Marked as data (invariant 8).
 
-    What has no room is counted.
+    What has no space is counted.
     """
     away = is_away(absence.last_active_ms, absence.now_ms)
     if not absence.handoffs and not (
@@ -95,7 +95,7 @@ def catch_up(absence: Absence) -> Section:
 
 
 def title_of(absence: Absence) -> str:
-    """The title of the tool call that shows it, which many clients show alone, so it says what went on."""
+    """The title of the tool call that shows it, which many clients show alone, so it says what happened."""
     if not is_away(absence.last_active_ms, absence.now_ms):
         return _title_of_handoffs(absence.handoffs)
     parts = [f"“{shortened_words(title, TITLE_CHARACTERS)}”" for title in absence.titles[:1]]
@@ -137,7 +137,7 @@ def _left_behind(one: LeftBehind) -> list[str]:
 
 
 def _within(lines: Sequence[str], tokens: int) -> list[str]:
-    """The first lines that have room, and how many of how many that is when it is not all."""
+    """The first lines that have space, and how many of how many that is when it is not all."""
     if sum(map(_cost, lines)) <= tokens:
         return list(lines)
     tokens -= _CUT_TOKENS

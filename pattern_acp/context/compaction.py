@@ -286,7 +286,7 @@ def _kept_places(firsts: Sequence[Message], rules: Untouchable) -> set[int]:
         last = next((place for place in reversed(users) if not is_note(firsts[place])), None)
     if last is not None:
         kept.add(last)
-        # What was told right before it belongs to it: memory, instructions, what hooks said.
+        # What was reported right before it belongs to it: memory, instructions, what hooks said.
         before = last - 1
         while before >= 0 and before in users and before not in prompts and not is_note(firsts[before]):
             kept.add(before)
@@ -449,7 +449,7 @@ def transcript(messages: Iterable[Message], room: int) -> str:
         share = max(room / size, 0.01)
         told = [_cut(text, max(int(len(text) * share) - 1, 40)) for text in told]
     text = "\n".join(told)
-    # Hundreds of short messages may still be more than there is room for.
+    # Hundreds of short messages may still be more than there is space for.
     return _cut(text, room)
 
 

@@ -44,7 +44,7 @@ def without_memory(text: str) -> str:
 
 
 def with_memory(text: str, memory: str) -> str:
-    """The text of an instruction file with this memory in a part of its own, in place of an earlier one."""
+    """The text of an instruction file with this memory in a part of its own, instead of an earlier one."""
     # Nothing in memory can end the part.
     section = "\n".join((_MEMORY_BEGINS, memory.replace("<!--", "< !--").strip(), _MEMORY_ENDS))
     return f"{without_memory(text).rstrip()}\n\n{section}\n".lstrip()
@@ -67,7 +67,7 @@ class ProjectInstruction(Struct, frozen=True):
 
     @property
     def source(self) -> DefinitionSource:
-        """The definition under whose identity its text is kept."""
+        """The definition under whose identity its text is stored."""
         content = {Path(self.name).name: self.text.encode("utf-8", "surrogatepass")}
         return DefinitionSource(f"instructions/{self.name}", content)
 
@@ -83,7 +83,7 @@ class ProjectInstruction(Struct, frozen=True):
 
     @property
     def definition(self) -> str:
-        """The identity under which its text is kept (definitions/identity.py)."""
+        """The identity under which its text is stored (definitions/identity.py)."""
         return identity_of(self.source)
 
     @property
@@ -283,7 +283,7 @@ NOWHERE = Path("/nonexistent/personas")
 
 
 def role_of(name: str) -> str:
-    """Return what a persona that comes with the program is told of its role."""
+    """Return what a persona that comes with the program learns of its role."""
     role = Path(__file__).parent / "prompts" / f"persona_{name}.md"
     return role.read_text(encoding="utf-8").strip()
 

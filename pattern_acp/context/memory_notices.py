@@ -2,7 +2,7 @@
 
 Owns: the words for both, what counts as a change, and when telling all again is better. Must not know: how memory is
 stored, or when a turn begins. Pure. The whole state becomes a message of the history, so it is cached with it; what
-changed since stands in the last segment, and never touches a byte before it (issue 3, section 5).
+changed since is in the last segment, and never touches a byte before it (issue 3, section 5).
 """
 
 import difflib

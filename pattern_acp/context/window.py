@@ -72,7 +72,7 @@ _all_tools: list[tuple[tuple[ToolSpec, ...], int]] = []
 """Those of the requests that were looked at last and their weight together: each request of a turn has the same."""
 
 _MOST_REQUESTS = 4
-"""Kept there: a session and its subagents take turns."""
+"""Stored there: a session and its subagents take turns."""
 
 
 @cache
@@ -123,7 +123,7 @@ def tool_weight(tool: ToolSpec) -> int:
             _tools.clear()
         schema = canonical_json(tool.input_schema).decode()
         size = text_weight(tool.name) + text_weight(tool.description) + text_weight(schema)
-        # Kept with its size, so that no other one can get its identity.
+        # Stored with its size, so that no other one can get its identity.
         found = _tools[id(tool)] = (tool, size)
     return found[1]
 
@@ -190,7 +190,7 @@ class MessageTokens:
         if per_token != self._per_token:
             self._tokens, self._total = [], 0
         elif not begins_with(messages, self._messages):
-            # Only those that are still there: what left the conversation is not kept for its sake.
+            # Only those that are still there: what left the conversation does not stay for its sake.
             before = {id(message): tokens for message, tokens in zip(self._messages, self._tokens, strict=True)}
             self._tokens, self._total = [], 0
         for message in messages[len(self._tokens) :]:
@@ -292,7 +292,7 @@ def limits_of(
 ) -> WindowLimits:
     """The limits for requests to a model, whose answers may have so many tokens, beside what it reasons at its level.
 
-    Of a long answer only the usual part is kept free: where less is left than it may have, it may have less.
+    Of a long answer only the usual part is reserved: where less is left than it may have, it may have less.
 
     `refused` are the tokens, by our estimate, of a request that its provider called too long.
     """

@@ -1,7 +1,7 @@
 """Signatures of Amazon's cloud, with the credentials that its own programs use on this machine.
 
 Owns: finding the credentials with botocore (`pattern-acp[bedrock]`) and signing a request (Signature Version 4). It is
-imported at the first request, in a worker thread, and renews by itself what can be renewed. Must not know: models, and
+imported at the first request, in a worker thread, and renews on its own what can be renewed. Must not know: models, and
 how a request is sent.
 """
 
@@ -64,11 +64,11 @@ class AwsKeys:
         self._found: AwsCredentials | None = None
 
     async def key(self, name: str, refused: str = "") -> Secret:
-        """Return the id of the access key that signs now for the provider `name`; it is no secret by itself.
+        """Return the id of the access key that signs now for the provider `name`; it is no secret on its own.
 
         Raises:
             CloudCredentialsError: botocore is not installed, or there are no usable credentials.
-            SignInTransientError: whoever gives them out cannot be reached.
+            SignInTransientError: the one who gives them out cannot be reached.
         """
         frozen = await self._in_thread(name, partial(self._current, name, refused))
         return Secret(frozen.access_key, SOURCE)

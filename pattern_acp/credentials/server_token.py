@@ -49,7 +49,7 @@ class ServerToken:
         return self._read() is not None
 
     def make(self, now_ms: int) -> str:
-        """Return a new token, in place of the old one, which is refused from now on.
+        """Return a new token, instead of the old one, which is refused from now on.
 
         Raises:
             CredentialFileError: the file cannot be written.

@@ -131,7 +131,7 @@ class CredentialStore:
         return Credential(found.secret, entry.kind, found.refresh_token, entry.expires_at_ms, found.client)
 
     def save(self, provider: str, credential: Credential, *, in_file: bool = False) -> Storage:
-        """Store a credential in place of the provider's old one, and return where. Blocking.
+        """Store a credential instead of the provider's old one, and return where. Blocking.
 
         Without a keyring, or when the keyring refuses (Windows takes 1,280 characters), it goes to the file.
 

@@ -1,7 +1,7 @@
 """Copying a constellation while it is used, and putting a copy in its place.
 
 Owns: the steps that keep both files whole whatever fails between them, and where copies are. Must not know: which are
-kept for how long, or what any table means. Everything here blocks: call it on a worker thread, or where there is no
+stored for how long, or what any table means. Everything here blocks: call it on a worker thread, or where there is no
 loop.
 """
 
@@ -128,7 +128,7 @@ def check_copy(path: Path) -> int:
         version = schema_version(driver, load_migrations())
         problems = driver.read(quick_check) if version else ("it holds nothing",)
     except DatabaseCorruptError as error:
-        # Its own sentence is about a constellation in use, and how that is had back.
+        # Its own sentence is about a constellation in use, and how to get that back.
         raise DatabaseCorruptError(
             f"The copy {path} cannot be used (it is damaged, or no database); choose another one."
         ) from error
@@ -140,10 +140,10 @@ def check_copy(path: Path) -> int:
 
 
 def put_in_place(copy: Path, target: Path, *, safety: Path) -> None:
-    """Make `target` hold what `copy` holds, after keeping all that was there in the new folder `safety`.
+    """Make `target` hold what `copy` holds, after saving all that was there in the new folder `safety`.
 
     `copy` is to be checked before (`check_copy`). At no moment is there neither the old file nor the new one, and the
-    write-ahead log of the old one never stands beside the new one.
+    write-ahead log of the old one never is beside the new one.
 
     Raises:
         DatabaseBusyError: another process has `target` open.

@@ -39,7 +39,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 0.2
-"""Longest that a cancelled caller goes on waiting. Writes take 5 ms, but wait up to 15 s for a lock, and a cancel is
+"""Longest that a cancelled caller continues waiting. Writes take 5 ms, but wait up to 15 s for a lock, and a cancel is
 answered within 2 s (architecture.md, invariant 3)."""
 
 
@@ -117,7 +117,7 @@ class WorkerConnection:
         """Run `function` on the connection's thread, to its end, whatever is cancelled meanwhile.
 
         Who is cancelled still waits for the end of an ordinary call, but not for another process's lock: after
-        `patience_seconds` the cancellation goes on, and the function runs in its turn all the same.
+        `patience_seconds` the cancellation continues, and the function runs in its turn all the same.
 
         Raises:
             DatabaseClosedError: the connection was closed before.
@@ -198,7 +198,7 @@ class WorkerConnection:
 def worker_connections(
     *drivers: ApswConnection, patience_seconds: float = _PATIENCE_SECONDS
 ) -> tuple[WorkerConnection, ...]:
-    """A connection for each driver. `patience_seconds` is the longest that a cancelled caller goes on waiting."""
+    """A connection for each driver. `patience_seconds` is the longest that a cancelled caller continues waiting."""
     made: list[WorkerConnection] = []
     # A thread that is not a daemon keeps an unclosed process alive for ever (aiosqlite#290); a thread is one where the
     # thread that makes it is one.
@@ -308,10 +308,10 @@ class Database:
         await self._writer.run(ApswConnection.checkpoint)
 
     async def rewrite(self) -> bool:
-        """Write the whole file anew, so that nothing deleted is left in it, in its write-ahead log or in its segments.
+        """Write the whole file again, so that nothing deleted is left in it, in its write-ahead log or in its segments.
 
         False: other processes were in the way, and something may be left. Takes as long as writing the file does. The
-        segments are deleted; whoever keeps them writes them anew.
+        segments are deleted; the one who keeps them writes them again.
 
         Raises:
             DatabaseError: the disk has no space for the copy, or the file cannot be written.
@@ -446,7 +446,7 @@ def change_file(path: Path, function: Callable[[Transaction], T]) -> T:
 
 
 def rewrite_in_place(path: Path) -> bool:
-    """Write the file at `path` anew without what was deleted in it, on this thread; segments stay.
+    """Write the file at `path` again without what was deleted in it, on this thread; segments stay.
 
     False: other processes were in the way for too long.
 

@@ -27,8 +27,8 @@ from pattern_acp.db.raw import RawConnection, connect
 from pattern_acp.db.transaction import Transaction, open_transaction
 
 _ENDINGS = ("", "-wal", "-shm")
-"""The file, its write-ahead log, and the memory in which processes that share it agree. Whoever opens the name after
-one of them was taken away gets another, so what we went on writing would be in a file that nobody reads."""
+"""The file, its write-ahead log, and the memory in which processes that share it agree. The one who opens the name
+after one of them was removed gets another, so what we continued writing would be in a file that nobody reads."""
 
 Identity = tuple[int, int] | None
 
@@ -60,7 +60,7 @@ class OpenedFile:
         """Return whether our log may still be moved into the file, as SQLite does when the last connection closes.
 
         Not once others may have begun a log of their own: ours would be written over what theirs brought. A log that
-        alone was deleted is still ours: whoever had opened the file since had made a new one, and left it to us.
+        alone was deleted is still ours: the one who had opened the file since had made a new one, and left it to us.
         """
         now = self._now()
         return now == self._identities or now == (self._identities[0], None, self._identities[2])
@@ -154,7 +154,7 @@ class FairWriteLock:
     def acquire(self, attempt: Callable[[], bool], *, seconds: float, is_stopped: Callable[[], bool]) -> bool:
         """Call `attempt` when it is this one's turn, until it succeeds. False: `seconds` are over, or it was stopped.
 
-        At once when nobody waits. Whatever `attempt` raises goes on to the caller.
+        At once when nobody waits. Whatever `attempt` raises reaches the caller.
         """
         if not self._others(self._read()) and attempt():
             return True
@@ -272,13 +272,13 @@ _BUSY_TIMEOUT_MS = 250
 """SQLite's own wait for a lock where several may have it; who writes next is decided by `db/driver.py`."""
 
 _REWRITE_TIMEOUT_MS = 5_000
-"""Longest wait for other processes when the file is written again; whoever asked for it is waiting too."""
+"""Longest wait for other processes when the file is written again; the one who asked for it is waiting too."""
 
 _FIRST_PAUSE_SECONDS = 0.001
 _LONGEST_PAUSE_SECONDS = 0.05
 
 _LONG_WAIT_SECONDS = 1.0
-"""From here on a wait is noted in the log, for whoever wonders why something was slow."""
+"""From here on a wait is noted in the log, for the one who wonders why something was slow."""
 
 _PRAGMAS: tuple[tuple[str, int | str], ...] = (
     ("foreign_keys", 1),
@@ -297,7 +297,7 @@ _PRAGMAS: tuple[tuple[str, int | str], ...] = (
 _READER_CACHE = -65_536
 _WRITER_CACHE = -8_192
 """Kilobytes, as negative numbers. Pages of the file itself are mapped, so a cache fills with what was written, up to
-its size: of a thousand turns, the writer kept 34 MB that nothing read (docs/reference/development/benchmarks.md)."""
+its size: of a thousand turns, the writer held 34 MB that nothing read (docs/reference/development/benchmarks.md)."""
 
 
 class ApswConnection:

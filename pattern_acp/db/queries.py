@@ -70,7 +70,7 @@ def parse_queries(text: str, source: str) -> dict[str, str]:
     """Split the text of a `queries.sql` into its statements, each without name and description, and with its parts.
 
     Raises:
-        ValueError: a name is given twice, or lacks its description or its statement, or no part of a name stands before
+        ValueError: a name is there twice, or lacks its description or its statement, or no part of a name stands before
             a statement that has it; `source` names the file.
     """
     pieces = _HEAD.split(text)

@@ -5,7 +5,7 @@ says beyond the numbers of the events in it, or any table. Everything here block
 
 Beside the constellation, `segments/0001/seg-000000000001.jsonl` is the first segment of the first *generation*; the
 number is that of the first event in it, from its birth. A segment is only ever added to, and never renamed. A line that
-was cut off stays where it is: whoever writes next notes its place and hash, so that a reader tells it from damage.
+was cut off stays where it is: the one who writes next notes its place and hash, so that a reader tells it from damage.
 A generation is written again as a whole where the rows of the one before no longer are those of the constellation.
 """
 
@@ -26,7 +26,7 @@ from pattern_acp.db.raw import SqlValue
 from pattern_acp.domain.canonical import Json, JsonObject
 
 INLINE_BYTES = 64 * 1024
-"""Largest value that stands in a line."""
+"""Largest value that is in a line."""
 
 LINE_BYTES = 256 * 1024
 """Largest line; more than this is an error."""
@@ -57,7 +57,7 @@ class SegmentDamageError(ValueError):
 
 
 class LineTooLongError(ValueError):
-    """A line would be longer than `LINE_BYTES`, whatever was kept elsewhere."""
+    """A line would be longer than `LINE_BYTES`, whatever was stored elsewhere."""
 
 
 def encode_line(line: JsonObject) -> bytes:

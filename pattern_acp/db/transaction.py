@@ -28,7 +28,7 @@ def _storable_params(params: Params) -> Params:
 
 
 class Handle(Struct):
-    """The connection while its transaction lasts, then None. Belongs to whoever begins and ends the transaction."""
+    """The connection while its transaction lasts, then None. Belongs to the one who begins and ends the transaction."""
 
     connection: RawConnection | None
 

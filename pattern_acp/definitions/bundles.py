@@ -37,7 +37,7 @@ BUNDLES = "bundles"
 PERSONAS = "personas"
 
 FOLDER_VARIABLE = "PATTERN_BUNDLE_DIR"
-"""Stands in hooks and servers for the folder of the installed copy."""
+"""A placeholder in hooks and servers for the folder of the installed copy."""
 
 MOST_FILES = 2_000
 MOST_BYTES = 20_000_000
@@ -167,7 +167,7 @@ def _file_parts(definitions: Definitions, contents: Mapping[str, bytes], folder:
     for skill in definitions.skills:
         yield ProjectPart(PartKind.SKILL, skill.name, skill.shown, skill.digest)
         inside = f"{Path(skill.folder).relative_to(folder).as_posix()}/"
-        # Files beside a skill are shown each by itself: scripts are among them.
+        # Files beside a skill are shown each on its own: scripts are among them.
         left.pop(f"{inside}SKILL.md")
     for path, data in left.items():
         if path.startswith(f"{PERSONAS}/") and path.endswith(".md"):
@@ -188,7 +188,7 @@ def _shown(data: bytes) -> str:
 
 
 def _in_place(offer: ProjectOffer, folder: str) -> ProjectOffer:
-    """The offer with the bundle's folder in the place of its variable."""
+    """The offer with the bundle's folder instead of its variable."""
 
     def filled(text: str) -> str:
         return text.replace(f"${{{FOLDER_VARIABLE}}}", folder).replace(f"${FOLDER_VARIABLE}", folder)
@@ -223,7 +223,7 @@ def installed_bundles(config: Path) -> tuple[tuple[Bundle, ...], tuple[str, ...]
 
 
 def install_bundle(bundle: Bundle, config: Path, source: BundleSource) -> Bundle:
-    """Copy what the user agreed to beside config.toml, in place of an earlier copy.
+    """Copy what the user agreed to beside config.toml, instead of an earlier copy.
 
     Raises:
         BundleUnusableError: it changed since it was shown, or the copy cannot be written.

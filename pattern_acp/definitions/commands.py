@@ -1,7 +1,7 @@
 """Slash commands from Markdown files.
 
 Owns: their names, their heads, and what their text becomes with arguments. Must not know: who runs the commands that
-stand in it, or what is built in.
+are in it, or what is built in.
 """
 
 import re
@@ -90,7 +90,7 @@ def find_commands(
 
 
 def kept_command(name: str, text: str, path: str, tier: TrustTier, *, narrows: bool) -> CommandDefinition:
-    """A command from the kept text of its file."""
+    """A command from the stored text of its file."""
     return _command_of(name, text, path, tier, narrows=narrows)[0]
 
 
@@ -113,7 +113,7 @@ def _command_of(
 
 
 def inline_commands(body: str, typed: str = "") -> dict[str, str]:
-    """The shell lines that stand in a text as !`line`, each with what was typed filled in."""
+    """The shell lines that are in a text as !`line`, each with what was typed filled in."""
     return {match.strip(): _filled(match.strip(), typed) for match in _INLINE.findall(body)}
 
 

@@ -154,7 +154,7 @@ class Groups(Struct, frozen=True):
 
 
 def group_of(source: DefinitionSource) -> GroupDefinition | None:
-    """The group of a kept source; None when that cannot be read any more."""
+    """The group of a stored source; None when that cannot be read any more."""
     try:
         return msgspec.json.decode(source.files.get(SOURCE_FILE, b""), type=GroupDefinition)
     except msgspec.DecodeError:

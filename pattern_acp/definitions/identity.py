@@ -3,7 +3,7 @@
 Owns: the form that is hashed. A definition is its canonical name inside its root, its files, and the identities of what
 it includes; those that include each other are hashed as one. Text is hashed whatever its line ends and Unicode form,
 everything else byte by byte. Neither the place on this machine, nor notes on it, nor what a parser makes of it counts.
-Must not know: where definitions are found or kept. The form is fixed: tests/definitions/golden has vectors.
+Must not know: where definitions are found or stored. The form is fixed: tests/definitions/golden has vectors.
 """
 
 import unicodedata
@@ -29,7 +29,7 @@ class DefinitionSource(Struct, frozen=True):
 
 
 class Leaves(Struct, frozen=True):
-    """A definition as it is hashed: the hash of each file, by its name, in place of the files."""
+    """A definition as it is hashed: the hash of each file, by its name, instead of the files."""
 
     symbol: str
     files: Mapping[str, str]

@@ -20,7 +20,7 @@ def included_sources(
 ) -> tuple[DefinitionSource, ...]:
     """`entry`, and all that it includes: Markdown files and folders of skills, by their paths from `root`.
 
-    Each is there once, whoever includes it and how often; what cannot be read is reported and left out.
+    Each is there once, no matter who includes it and how often; what cannot be read is reported and left out.
     """
     found = {entry.symbol: entry}
     waiting = list(entry.includes)
@@ -49,7 +49,7 @@ def bodies_of(closure: Sequence[DefinitionSource], entry: str) -> tuple[str, ...
 
 
 def is_whole(closure: Sequence[DefinitionSource], entry: str) -> bool:
-    """False where the text of something that `entry` includes was not kept, or was forgotten."""
+    """False where the text of something that `entry` includes was not stored, or was forgotten."""
     names = {each.symbol: {_MAIN, PurePosixPath(each.symbol).name} for each in closure if each.symbol != entry}
     return all(names[each.symbol] & each.files.keys() for each in closure if each.symbol in names)
 

@@ -1,4 +1,4 @@
-"""Personas: who answers, from Markdown files with a head, or from the sources that are kept of them.
+"""Personas: who answers, from Markdown files with a head, or from the sources that are stored of them.
 
 Owns: what a head may say, and the identity of a persona. Must not know: where personas lie, or the texts of those that
 come with the program (`context/instructions.py`).
@@ -38,7 +38,7 @@ class PersonaRef(Struct, frozen=True):
 
     @property
     def recorded_symbol(self) -> str:
-        """Its canonical name where its source is kept, else empty."""
+        """Its canonical name where its source is stored, else empty."""
         return f"persona/{self.name}" if self.sources else ""
 
 
@@ -112,7 +112,7 @@ def read_persona_file(name: str, path: Path, boundary: Path | None = None) -> Pe
 
 
 def persona_of(name: str, closure: Sequence[DefinitionSource]) -> Persona:
-    """The persona whose source this is, with those of what it includes; the same from a file and from what is kept."""
+    """The persona whose source this is, with those of what it includes; the same from a file and from the store."""
     symbol = f"persona/{name}"
     own = next((each.files.get(PERSONA_FILE, b"") for each in closure if each.symbol == symbol), b"")
     text = own.decode("utf-8", "surrogatepass")
@@ -132,7 +132,7 @@ def persona_of(name: str, closure: Sequence[DefinitionSource]) -> Persona:
 
 
 def kept_persona(name: str, kept: KeptSource) -> Persona | None:
-    """The persona of a kept source; None when that is another's, or lost its text to forgetting."""
+    """The persona of a stored source; None when that is another's, or lost its text to forgetting."""
     own = f"persona/{name}"
     is_usable = kept.symbol == own and PERSONA_FILE in kept.files and is_whole(kept.definitions, own)
     return persona_of(name, kept.definitions) if is_usable else None

@@ -90,9 +90,9 @@ class SkillDefinition(Struct, frozen=True):
     more: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other keys of its head, such as `license`."""
     includes: tuple[str, ...] = ()
-    """Files of the same root, and folders of skills, whose text stands behind its own."""
+    """Files of the same root, and folders of skills, whose text is behind its own."""
     kept: KeptSource | None = None
-    """The kept source that it was read from; None for one that was read from its folder."""
+    """The stored source that it was read from; None for one that was read from its folder."""
 
     @property
     def symbol(self) -> str:
@@ -234,7 +234,7 @@ def skill_leaves(
 
 
 def kept_skill(kept: KeptSource, place: str, tier: TrustTier, bundle: str = "") -> SkillDefinition | None:
-    """A skill from its kept source; None when that is no skill."""
+    """A skill from its stored source; None when that is no skill."""
     own = next((each for each in kept.definitions if each.symbol == kept.symbol), None)
     if own is None or SKILL_FILE not in own.files or not is_whole(kept.definitions, kept.symbol):
         return None
@@ -247,7 +247,7 @@ def kept_skill(kept: KeptSource, place: str, tier: TrustTier, bundle: str = "") 
 
 
 FILE_KEPT_BYTES = 1_000_000
-"""A larger file is kept by its hash alone."""
+"""A larger file is stored by its hash alone."""
 
 _UNREADABLE = "unreadable"
 

@@ -1,6 +1,6 @@
-"""Kept sources of definitions, by their identity.
+"""Stored sources of definitions, by their identity.
 
-Owns: the table `definition_sources`, the form of a source in it, and that what is read from it is what was kept. Must
+Owns: the table `definition_sources`, the form of a source in it, and that what is read from it is what was stored. Must
 not know: which session is defined by what. The caller appends the event that names an identity first, in the same
 transaction, and passes its `seq` (rule R1).
 """
@@ -21,11 +21,11 @@ from pattern_acp.domain.errors import PatternError
 QUERIES = load_queries("pattern_acp.definitions")
 
 MOST_KEPT = 2_000_000
-"""Bytes of one definition that are kept; of files beyond, only the hash is."""
+"""Bytes of one definition that are stored; of files beyond, only the hash is."""
 
 
 class SourceDamagedError(PatternError):
-    """The stored source of a definition is gone, or not what was kept."""
+    """The stored source of a definition is gone, or not what was stored."""
 
     failure_code = "session.instructions-changed"
 
@@ -42,7 +42,7 @@ class _Definition(Struct, omit_defaults=True):
 
 
 class KeptSource(Struct, frozen=True):
-    """A definition as it was kept: its files, and those of what it includes, by symbol."""
+    """A definition as it was stored: its files, and those of what it includes, by symbol."""
 
     identity: str
     symbol: str
@@ -50,13 +50,13 @@ class KeptSource(Struct, frozen=True):
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """The definition's own files; one that was too large to be kept is not among them."""
+        """The definition's own files; one that was too large to be stored is not among them."""
         nothing: Mapping[str, bytes] = {}
         return next((each.files for each in self.definitions if each.symbol == self.symbol), nothing)
 
 
 class ListedSource(Struct, frozen=True):
-    """A kept source without its text; `size` is in bytes, `note` what the user wrote on it."""
+    """A stored source without its text; `size` is in bytes, `note` what the user wrote on it."""
 
     identity: str
     symbol: str
@@ -65,7 +65,7 @@ class ListedSource(Struct, frozen=True):
 
 
 def encoded(closure: Iterable[DefinitionSource], hashes: Mapping[tuple[str, str], str] | None = None) -> str:
-    """The form in which a definition is kept with all that it includes.
+    """The form in which a definition is stored with all that it includes.
 
     `hashes` are those of files whose bytes were not read, by symbol and name.
     """
@@ -90,7 +90,7 @@ def _file(content: bytes) -> _File:
 
 
 def decoded(identity: str, symbol: str, source: str) -> KeptSource:
-    """A kept source, once its identity is found to be that under which it is kept.
+    """A stored source, once its identity is found to be that under which it is stored.
 
     Raises:
         SourceDamagedError: it is not.
@@ -140,22 +140,22 @@ def _damaged(symbol: str, identity: str) -> str:
 
 
 def missing_sources(tx: Transaction, wanted: Iterable[str]) -> frozenset[str]:
-    """Those of some identities whose source is not kept yet."""
+    """Those of some identities whose source is not stored yet."""
     missing = set(wanted)
     rows = tx.all(QUERIES["known_sources"], {"identities": msgspec.json.encode(sorted(missing)).decode()})
     return frozenset(missing.difference(text(row[0]) for row in rows))
 
 
 def keep_source(tx: Transaction, identity: str, symbol: str, source: str, *, seq: int) -> None:
-    """Keep the source of a definition, in the form of `encoded`; nothing happens when it is kept already."""
+    """Keep the source of a definition, in the form of `encoded`; nothing happens when it is stored already."""
     tx.execute(QUERIES["store_source"], {"identity": identity, "symbol": symbol, "source": source, "last_seq": seq})
 
 
 def read_sources(tx: Transaction, wanted: Sequence[str]) -> dict[str, KeptSource]:
-    """The kept sources of some identities, each verified; those that are not kept are not among them.
+    """The stored sources of some identities, each verified; those that are not stored are not among them.
 
     Raises:
-        SourceDamagedError: one is not what was kept.
+        SourceDamagedError: one is not what was stored.
         DatabaseError: the file cannot be read.
     """
     identities_json = msgspec.json.encode(sorted(set(wanted))).decode()
@@ -164,7 +164,7 @@ def read_sources(tx: Transaction, wanted: Sequence[str]) -> dict[str, KeptSource
 
 
 def list_sources(tx: Transaction) -> tuple[ListedSource, ...]:
-    """Every kept source, by name.
+    """Every stored source, by name.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -174,7 +174,7 @@ def list_sources(tx: Transaction) -> tuple[ListedSource, ...]:
 
 
 def damaged_sources(tx: Transaction) -> tuple[tuple[str, str], ...]:
-    """The names and identities of sources that are not what was kept."""
+    """The names and identities of sources that are not what was stored."""
     damaged: list[tuple[str, str]] = []
     for row in tx.all(QUERIES["all_sources"]):
         try:
@@ -185,13 +185,13 @@ def damaged_sources(tx: Transaction) -> tuple[tuple[str, str], ...]:
 
 
 def drop_damaged_sources(tx: Transaction) -> None:
-    """Delete sources that are not what was kept, so that they are kept anew from files."""
+    """Delete sources that are not what was stored, so that they are stored again from files."""
     for _, identity in damaged_sources(tx):
         drop_source(tx, identity)
 
 
 def sources_with(tx: Transaction, holds: Callable[[str], bool], *, only: Collection[str] | None = None) -> int:
-    """Count the kept sources of which a file, or the user's note, holds some words; of `only` these identities.
+    """Count the stored sources of which a file, or the user's note, holds some words; of `only` these identities.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -207,10 +207,10 @@ def forget_in_sources(
     seq: int,
     only: Collection[str] | None = None,
 ) -> int:
-    """Let kept sources lose the files that hold some words; how many did. `seq` is the event that says so.
+    """Let stored sources lose the files that hold some words; how many did. `seq` is the event that says so.
 
     Of such a file the hash stays, so that the rest of the source is still verified. A definition whose text is gone is
-    not used any more: its sessions go on with today's, and say so.
+    not used any more: its sessions continue with today's, and say so.
 
     Raises:
         DatabaseError: the file cannot be written.
@@ -253,10 +253,10 @@ def _holds(one: _File, holds: Callable[[str], bool]) -> bool:
 
 
 def note_source(tx: Transaction, identity: str, note: str, *, seq: int) -> None:
-    """Put the user's note on a kept source in place of an earlier one; it is no part of the identity."""
+    """Put the user's note on a stored source instead of an earlier one; it is no part of the identity."""
     tx.execute(QUERIES["note_source"], {"identity": identity, "note": note, "last_seq": seq})
 
 
 def drop_source(tx: Transaction, identity: str) -> None:
-    """Delete a kept source, once nothing is defined by it any more."""
+    """Delete a stored source, once nothing is defined by it any more."""
     tx.execute(QUERIES["drop_source"], {"identity": identity})

@@ -88,7 +88,7 @@ def split_action(text: str) -> tuple[str, str] | None:
 def read_form(line: str, forms: Verbs[Form]) -> tuple[str, Mapping[str, str]] | None:
     """The verb of a user's line, with or without its slash, and what fills its slots; None for any other line.
 
-    A slot that may be left out and is, is not there. Quotes are taken away, except from a slot `line`.
+    A slot that may be left out and is, is not there. Quotes are removed, except from a slot `line`.
     """
     words = line.strip().removeprefix("/").split(None, 1)
     form = forms.find(words[0]) if words and words[0].isalpha() else None

@@ -369,7 +369,7 @@ class ActionReader(Struct):
     _stray: _Begun | None = None
     _in_fence: _Begun | None = None
     _is_over: bool = False
-    """True when the model went on with results of its own invention, which nobody reads."""
+    """True when the model continued with results of its own invention, which nobody reads."""
 
     def feed(self, text: str) -> str:
         """Take more of the answer; what of it is text, now that it is known."""

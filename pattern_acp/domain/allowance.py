@@ -42,7 +42,7 @@ class Allowance(Struct, frozen=True):
     def stretched(self, step: "Allowance", need: "Allowance") -> "Allowance":
         """This allowance and as many whole steps as it takes to reach what is needed, at least one.
 
-        The two are counted in the same steps. What this allowance limits and the step does not grows by itself.
+        The two are counted in the same steps. What this allowance limits and the step does not grows on its own.
         """
         money = (self.micro_units, step.micro_units or self.micro_units, need.micro_units)
         tokens = (self.tokens, step.tokens or self.tokens, need.tokens)

@@ -1,6 +1,6 @@
 """Near-valid arguments of tool calls -> the objects that were plainly meant.
 
-Owns: which slips of models and servers are mended: a code fence or marks of a chat template around the object, the
+Owns: which slips of models and servers are repaired: a code fence or marks of a chat template around the object, the
 object written twice, JSON written as text inside a string, trailing commas, line breaks inside strings, Python's quotes
 and words, numbers and lists as text, another case of a name, marks and namespaces at a name, the names that other
 agents have for the same tool or argument, the fields of a list's only item beside it. Nothing is added and no value is
@@ -87,7 +87,7 @@ _ARGUMENTS_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 
 
 class Repaired(Struct, frozen=True):
-    """An object, and what had to be mended for it, as phrases; nothing for an object that was valid."""
+    """An object, and what had to be repaired for it, as phrases; nothing for an object that was valid."""
 
     value: JsonObject
     repairs: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ def _parse(text: str, repairs: list[str]) -> Json:
 
 
 def _loaded(text: str) -> tuple[Json, list[str]]:
-    """The value of a text that may have line breaks in its strings; and what else had to be mended."""
+    """The value of a text that may have line breaks in its strings; and what else had to be repaired."""
     plain = _PYTHON.sub(_as_json, text)
     python = [] if plain == text else ["read quotes and words of Python"]
     for written, repairs in ((text, []), *([(plain, python)] if python else [])):

@@ -101,7 +101,7 @@ class ProviderError(PatternError):
 
 
 class SignInError(PatternError):
-    """A key or a sign-in cannot be obtained, kept or renewed."""
+    """A key or a sign-in cannot be obtained, stored or renewed."""
 
 
 class WorkspaceError(PatternError):

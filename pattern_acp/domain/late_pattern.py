@@ -48,7 +48,7 @@ class AnchoredPattern:
         Args:
             pattern: The expression. It must not match an empty text.
             anchors: ASCII texts, and how many characters behind the beginning of each a match may begin: 0 for what a
-                match begins with, its length for what is in front of one, less than 0 for what a match goes on with.
+                match begins with, its length for what is in front of one, less than 0 for what a match continues with.
             ignore_case: Whether the anchors, in lower case here, may be written in any case.
         """
         self._pattern = pattern
@@ -61,7 +61,7 @@ class AnchoredPattern:
         return self._matches(text, without_case(text) if self._ignore_case else text)
 
     def sub(self, replacement: str | Callable[[re.Match[str]], str], text: str) -> str:
-        """`text` with `replacement` in the place of each match; one that is a text is taken as it is."""
+        """`text` with `replacement` instead of each match; one that is a text is taken as it is."""
         parts: list[str] = []
         end = 0
         for match in self.finditer(text):
@@ -85,7 +85,7 @@ class AnchoredPattern:
 
 
 def without_case(text: str) -> str:
-    """Return the text with small letters for ASCII letters and their equals, and something in place of all others."""
+    """Return the text with small letters for ASCII letters and their equals, and something instead of all others."""
     if not text.isascii():
         for other, letter in _OTHER_CASES.items():
             text = text.replace(other, letter)

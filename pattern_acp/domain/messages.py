@@ -148,7 +148,7 @@ class Message(Struct, frozen=True):
 
 
 def begins_with(messages: Sequence[Message], before: Sequence[Message]) -> bool:
-    """Return whether a conversation goes on from `before` with the same messages.
+    """Return whether a conversation continues from `before` with the same messages.
 
     Messages never change and histories grow at their end, so what was worked out of `before` holds then.
     """
@@ -195,7 +195,7 @@ def typed_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
     """The parts with only what the user typed of their text; a text without any of it is left out.
 
     Of texts that follow one another directly, the last one with words is the user's: clients put notes, and prompts
-    of before, in front of it. A text that goes on behind a mentioned file is the user's like the one before it.
+    of before, in front of it. A text that continues behind a mentioned file is the user's like the one before it.
     """
     only = parts[0] if len(parts) == 1 else None
     if isinstance(only, TextPart) and not _MAY_BE_FRAMED.match(only.text) and _AFTER_HISTORY not in only.text:

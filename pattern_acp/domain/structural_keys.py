@@ -1,7 +1,7 @@
 """Structural texts of a recorded event: those that say what something is, not what anybody said.
 
 Owns: where such texts are, and the walk through an event's stored form. Must not know: how words are recognised, or
-what stands in their place. A text counts as words unless it is listed here, so that a new field of an event loses the
+what is in their place. A text counts as words unless it is listed here, so that a new field of an event loses the
 words that are forgotten or redacted without anybody having to think of it. What is listed is read by the program
 again: a session whose mode or tool form read `[forgotten]` could not be opened any more.
 

@@ -3,7 +3,7 @@ r"""Marks around data in what a model reads, such as `<memory_block ...>`, which
 Owns: the names of our marks, putting one around data, and what becomes of the same names inside. Must not know: what
 any of it is for. Pure.
 
-Whatever stands inside loses the meaning of a mark by a backslash behind the `<`: `</note>` reads `<\/note>`. A model
+Whatever is inside loses the meaning of a mark by a backslash behind the `<`: `</note>` reads `<\/note>`. A model
 reads on what was meant, a text without such names stays as it is to the byte, and it can be taken back: a mark that had
 a backslash already gets one more. A model that repeats what it was shown repeats the backslash; `as_stored` knows it.
 """

@@ -27,7 +27,7 @@ CONTEXT_EVENTS = frozenset({"SessionStart", "UserPromptSubmit"})
 """Events at which plain text on stdout is context for the model."""
 
 BLOCKED = 2
-"""The exit code that refuses; the reason stands on stderr."""
+"""The exit code that refuses; the reason is on stderr."""
 
 
 class HookVerdict(Enum):
@@ -58,7 +58,7 @@ class HookAnswer(Struct, frozen=True):
     message: str = ""
     """A message for the user."""
     updated_input: JsonObject | None = None
-    """Arguments in the place of the model's."""
+    """Arguments instead of the model's."""
     stops: bool = False
     """It wants the turn to end; `reason` says why."""
     problem: str = ""
@@ -66,7 +66,7 @@ class HookAnswer(Struct, frozen=True):
 
 
 def answer_of(event: str, exit_code: int | None, stdout: str, stderr: str) -> HookAnswer:
-    """The opinion of a command that ended by itself."""
+    """The opinion of a command that ended on its own."""
     if exit_code == BLOCKED:
         return HookAnswer(HookVerdict.DENY, _cut(stderr) or "A hook refused this and gave no reason.")
     if exit_code != 0:
@@ -127,7 +127,7 @@ class Opinion(Struct, frozen=True):
     messages: tuple[str, ...] = ()
     updated_input: JsonObject | None = None
     stop: str = ""
-    """Why the turn is to end; empty when it may go on."""
+    """Why the turn is to end; empty when it may continue."""
 
 
 def together(answers: list[HookAnswer]) -> Opinion:
@@ -199,7 +199,7 @@ def input_for_hook(tool: str, arguments: JsonObject, folder: str) -> dict[str, J
 
 
 def input_from_hook(tool: str, before: JsonObject, told: JsonObject, answered: JsonObject) -> JsonObject:
-    """The arguments after a hook changed them; `told` is what it was given. Whichever spelling it changed counts."""
+    """The arguments after a hook changed them; `told` is what it got. Whichever spelling it changed counts."""
     changed: dict[str, Json] = dict(before)
     back = {other: ours for ours, other in ARGUMENT_NAMES.get(tool, {}).items()}
     for name, value in answered.items():
@@ -217,7 +217,7 @@ def input_from_hook(tool: str, before: JsonObject, told: JsonObject, answered: J
 logger = logging.getLogger(__name__)
 
 OUTPUT_BYTES = 1_000_000
-"""Most bytes that are kept of each output; what comes after is read and dropped."""
+"""Most bytes that are stored of each output; what comes after is read and dropped."""
 
 GRACE_SECONDS = 0.3
 WATCH_SECONDS = 0.01

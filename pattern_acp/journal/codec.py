@@ -167,7 +167,7 @@ def decode_value(value: Json) -> Json:
 
 
 def _float(written: str) -> Json:
-    """The number, or what stands in its place where words were taken out of the event."""
+    """The number, or what takes its place where words were taken out of the event."""
     try:
         return float(written)
     except ValueError:
@@ -231,7 +231,7 @@ HANDOFFS = "handoffs"
 
 
 def about_following(project: str) -> str:
-    """The item of what the user chose for the definitions of a project, so that the last choice is found by itself."""
+    """The item of what the user chose for the definitions of a project, so that the last choice is found on its own."""
     return f"follow {project}"
 
 

@@ -103,7 +103,7 @@ def read_content(tx: Transaction, digest: str) -> bytes | None:
 
 
 def contents_with(tx: Transaction, holds: Callable[[str], bool]) -> tuple[str, ...]:
-    """The digests of the contents whose text holds something; one that cannot be read counts as holding it."""
+    """The digests of the contents whose text holds something; one that cannot be read counts as having it."""
     digests = [text(row[0]) for row in tx.all(QUERIES["file_content_hashes"])]
     return tuple(digest for digest in digests if _holds(tx, digest, holds))
 

@@ -54,7 +54,7 @@ class MemoryPoint(Struct, frozen=True):
 class CheckpointTaken(Struct, frozen=True):
     """A moment to which the session can go back.
 
-    `cause` is `turn`, `tool`, `person`, `rewind` or `recovered`. `position` is the session's event it stands behind and
+    `cause` is `turn`, `tool`, `person`, `rewind` or `recovered`. `position` is the session's event it is behind and
     `state_hash` that event's hash in the chain; `global_seq` is the newest event of all streams. `changes` are those
     that the session made to files since its checkpoint before, in their order.
     """
@@ -92,7 +92,7 @@ class RewindStarted(Struct, frozen=True):
 class SessionRewound(Struct, frozen=True):
     """The session went back.
 
-    With `back_to`, the conversation is what it was behind that event of the session, and goes on with this one; None
+    With `back_to`, the conversation is what it was behind that event of the session, and continues with this one; None
     leaves the conversation as it is. `before` is the event behind which an undo begins; `problems` are sentences about
     what could not be put back.
     """
@@ -176,7 +176,7 @@ class EventsRedacted(Struct, frozen=True):
 class ContextCompacted(Struct, frozen=True):
     """Messages left the model's context. They stay in the journal, so a replay shows them and search finds them.
 
-    A message that calls tools takes its results with it. `text`, a message of id `note_id`, stands in their place.
+    A message that calls tools takes its results with it. `text`, a message of id `note_id`, is in their place.
     """
 
     turn_id: TurnId
@@ -190,7 +190,7 @@ class ContextCompacted(Struct, frozen=True):
     keep_characters: int = 0
     note_id: MessageId = MessageId("")
     text: str = ""
-    """The text that the model reads in place of the removed; empty when nothing was removed."""
+    """The text that the model reads instead of the removed; empty when nothing was removed."""
     tokens_before: int = 0
     tokens_after: int = 0
     """Both estimated, of the whole request."""
@@ -205,7 +205,7 @@ class MessagePinned(Struct, frozen=True):
 
 
 class HistoryCleared(Struct, frozen=True):
-    """The model's context starts anew behind this: `/clear`. What was said stays in the transcript and in memory."""
+    """The model's context starts again behind this: `/clear`. What was said stays in the transcript and in memory."""
 
     turn_id: TurnId
 
@@ -317,7 +317,7 @@ class RecordedClaim(Struct, frozen=True):
     path: str
     session: str
     told: bool = False
-    """True if it had been told, or allowed, before."""
+    """True if it had been reported, or allowed, before."""
 
 
 class RecordedBasis(Struct, frozen=True, omit_defaults=True):
@@ -442,7 +442,7 @@ class ToolResultExtended(Struct, frozen=True):
 
 
 class GrantStored(Struct, frozen=True):
-    """An always answer was remembered.
+    """A standing permission answer was remembered.
 
     `effect` is `allow` or `deny`; `lifetime` is `turn`, `session`, `project` (of the persona) or `persona`.
     """
@@ -494,11 +494,11 @@ class InstructionFile(Struct, frozen=True):
     identity: str = ""
     """SHA-256 of its text with the line ends of Unix; empty in what earlier releases recorded."""
     definition: str = ""
-    """The identity under which its text is kept; empty in what earlier releases recorded."""
+    """The identity under which its text is stored; empty in what earlier releases recorded."""
 
 
 class PinnedDefinition(Struct, frozen=True):
-    """A skill or a command of a session, by its identity; its source is kept under that.
+    """A skill or a command of a session, by its identity; its source is stored under that.
 
     `symbol` is its canonical name, `tier` says who it is from, and `place` where it lay: neither is part of the
     identity.
@@ -522,7 +522,7 @@ class InstructionsCompiled(Struct, frozen=True):
     files: tuple[InstructionFile, ...] = ()
     definitions: tuple[PinnedDefinition, ...] = ()
     symbol: str = ""
-    """The canonical name of the persona, whose source is kept; empty in what earlier releases recorded."""
+    """The canonical name of the persona, whose source is stored; empty in what earlier releases recorded."""
     predecessor: str = ""
     """The identity of the persona whose standing permissions this one takes over; empty where they lapse."""
 
@@ -568,7 +568,7 @@ class DefinitionsFollowed(Struct, frozen=True):
 
 
 class DefinitionNoted(Struct, frozen=True):
-    """The user wrote a note on the identity of a definition, in place of an earlier one; nothing reads it to act."""
+    """The user wrote a note on the identity of a definition, instead of an earlier one; nothing reads it to act."""
 
     identity: str
     symbol: str

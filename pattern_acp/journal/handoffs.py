@@ -59,7 +59,7 @@ class Handoff(Struct, frozen=True):
 
 
 def handoff_to_leave(tx: Transaction, session_id: str, cwd: str) -> HandoffLeft | None:
-    """The handoff of a session as it is now; None without a prompt since its last one, or with nothing to go on with.
+    """The handoff of a session as it is now; None without a prompt since its last one, or without work left.
 
     Raises:
         JournalError: an event cannot be understood.
@@ -136,7 +136,7 @@ def _files(active: Sequence[Recorded], cwd: str) -> tuple[str, ...]:
 
 
 def _ended_commands(active: Sequence[Recorded]) -> tuple[str, ...]:
-    """The background commands that did not end by themselves, since the session ended."""
+    """The background commands that did not end on their own, since the session ended."""
     lines: dict[str, str] = {}
     last_end = max((entry.session_seq for entry in active if isinstance(entry.event, TurnEnded)), default=0)
     for entry in active:

@@ -5,8 +5,8 @@ the user went back; reading what can be read of a damaged file. Must not know: w
 events mean. A parent may be deleted: its events stay for its forks.
 
 A `SessionRewound` with `back_to` N makes the conversation what it was behind event N. What lies between stays in the
-stream as a branch: the conversation behind any event can be had with `upto`, also one that was dropped later, which is
-how a rewind is undone and how a dropped branch is opened.
+stream as a branch: the conversation behind any event is available with `upto`, also one that was dropped later, which
+is how a rewind is undone and how a dropped branch is opened.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,7 +56,7 @@ _NEAR = 20
 
 
 class Ancestor(Struct, frozen=True):
-    """A session whose history another goes on with, up to its event number `seq`, the `session_seq`-th of its own."""
+    """A session whose history another continues with, up to its event number `seq`, the `session_seq`-th of its own."""
 
     session_id: SessionId
     session_seq: int
@@ -64,7 +64,7 @@ class Ancestor(Struct, frozen=True):
 
 
 def ancestors(tx: Transaction, session_id: str) -> tuple[Ancestor, ...]:
-    """The sessions that a session was forked from, the nearest first; none for one that began by itself."""
+    """The sessions that a session was forked from, the nearest first; none for one that began on its own."""
     found: list[Ancestor] = []
     current = session_id
     while (row := tx.one(QUERIES["fork_of"], {"id": current})) is not None:

@@ -33,13 +33,13 @@ class BlockCommitted(Struct, frozen=True):
     facts_hash: str = ""
     """SHA-256 of what else the row of the write says (memory/store.py); journals of before have none."""
     conflicts_hash: str = ""
-    """SHA-256 of the double changes that nobody has mended yet; empty without any, and in journals of before."""
+    """SHA-256 of the double changes that nobody has repaired yet; empty without any, and in journals of before."""
     settings_hash: str = ""
     """SHA-256 of the settings that a block is created with; empty for other writes, and in journals of before."""
 
 
 class NamedPassage(Struct, frozen=True):
-    """A passage by what it stands in, a block or archival entry, and the beginning of the SHA-256 of its text.
+    """A passage by what it is in, a block or archival entry, and the beginning of the SHA-256 of its text.
 
     The ids of the search index are others when that is made again.
     """
@@ -225,7 +225,7 @@ class ForkedBlock(Struct, frozen=True):
 
 
 class MemoryForked(Struct, frozen=True):
-    """Memory was forked with a conversation, or more of it was: for a persona that the conversation went on with."""
+    """Memory was forked with a conversation, or more of it was: for a persona that the conversation continued with."""
 
     fork_id: str
     blocks: tuple[ForkedBlock, ...]

@@ -71,7 +71,7 @@ def read_stream(
     upto: int | None = None,
     kinds: Sequence[type[Event]] = (),
 ) -> list[Recorded]:
-    """The events of `stream` in order, those with a `session_seq` above `after` and, when it is given, up to `upto`.
+    """The events of `stream` in order, those with a `session_seq` above `after` and, if one is passed, up to `upto`.
 
     With `kinds`, only these; others are not looked at, so that one that cannot be understood is in nobody's way.
 

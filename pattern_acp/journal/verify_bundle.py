@@ -1,11 +1,11 @@
 """Checks an exported bundle, with the standard library alone: `python -m pattern_acp.journal.verify_bundle FILE`.
 
 Owns: what makes a bundle sound. Must not know: the rest of pattern-acp, which it does not import, so that this one file
-can be read, copied and run by whoever doubts it. docs/reference/journal.md describes the form that is checked here, and
-journal/writer.py the hashes; tests/journal/golden holds vectors that both are tested against.
+can be read, copied and run by the one who doubts it. docs/reference/journal.md describes the form that is checked here,
+and journal/writer.py the hashes; tests/journal/golden holds vectors that both are tested against.
 
 The chain is not keyed. It shows that a bundle was changed by somebody who did not compute every hash behind the change
-anew; against one who did, or who cut events off the end, only an anchor helps: the hash of an event, noted elsewhere.
+again; against one who did, or who cut events off the end, only an anchor helps: the hash of an event, noted elsewhere.
 """
 
 import hashlib
@@ -134,7 +134,7 @@ def chain_hash(event: Fields, prev_hash: str) -> str:
 
 
 def parse_json(data: bytes) -> object:
-    """JSON in which every name stands once and no number has a fraction: what can be read in one way only.
+    """JSON in which every name is once and no number has a fraction: what can be read in one way only.
 
     Raises:
         ValueError: it is something else.

@@ -83,7 +83,7 @@ class Outgoing:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        # Fair: lines leave in the order in which they were handed over, whoever does it.
+        # Fair: lines leave in the order in which they were handed over, no matter who does it.
         self._writing = anyio.Lock(fast_acquire=True)
         self._last_id = 0
         self._waiters: dict[RequestId, _Waiter] = {}
@@ -186,7 +186,7 @@ class RequestContext:
         self.scope = anyio.CancelScope()
         """Belongs to the dispatcher: the handler runs in it."""
         self.follow_ups: list[Callable[[], Awaitable[None]]] = []
-        """Belongs to the dispatcher: what `after_response` was given."""
+        """Belongs to the dispatcher: what `after_response` got."""
         self.is_answered = False
         """Set by what prepares a request that had its answer before the dispatcher saw it; it gets no other one."""
         self._own_cancel: Callable[[], None] | None = None
@@ -226,7 +226,7 @@ Answer: TypeAlias = Callable[[], Awaitable[object]]
 
 InOrderHook: TypeAlias = Callable[[msgspec.Raw, RequestContext], Answer | None]
 """The part of a request that happens in wire order, before its task starts and before the next line is read. It may
-return what goes on with the request in place of its handler, so that parameters are decoded once."""
+return what continues with the request instead of its handler, so that parameters are decoded once."""
 
 Translate: TypeAlias = Callable[[Exception], RpcError | None]
 """The error to answer with, or None for an error that nobody foresaw."""

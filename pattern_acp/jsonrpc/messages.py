@@ -325,7 +325,7 @@ def _convert(value: object, kind: type[T]) -> T:
 
 def _mend(box: dict[str, object], error: msgspec.ValidationError, repair: Repair) -> bool:
     what, steps = _split(error)
-    # An error names one element; what is forgiven in it is forgiven in all, so that one pass mends them all.
+    # An error names one element; what is forgiven in it is forgiven in all, so that one pass repairs them all.
     steps = ["[]" if step.startswith("[") else step for step in steps]
     mended = False
     for holder, key in list(_places(box, ["$", *steps])):

@@ -128,7 +128,7 @@ def read_first(reader: int) -> bytes:
                 break
             received += os.read(reader, FIRST_LINE_BYTES)
     except OSError:
-        # Whoever reads on meets it again, and says so in the log, which does not run yet.
+        # The one who reads on meets it again, and says so in the log, which does not run yet.
         return received
     return received
 

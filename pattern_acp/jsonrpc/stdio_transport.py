@@ -85,7 +85,7 @@ class _Wakeup:
         self._event.set()
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds; whoever changes it calls `set` afterwards."""
+        """Wait until the condition holds; the one who changes it calls `set` afterwards."""
         while not condition():
             if self._event.is_set():
                 self._event = anyio.Event()
@@ -96,8 +96,8 @@ class _Wakeup:
 class _Reader:
     """Reads lines in a thread of its own.
 
-    The thread may sit in a read that never returns. Nobody waits for it: it is a daemon, and whoever stops the reader
-    sees the end at once.
+    The thread may sit in a read that never returns. Nobody waits for it: it is a daemon, and the one who stops the
+    reader sees the end at once.
     """
 
     def __init__(self, descriptor: int, received: bytes) -> None:
@@ -233,7 +233,7 @@ class _Writer:
 
     def _run(self) -> None:
         failed = not self._write_queue()
-        # The end is known before the reader ends, so that whoever sees one sees the other.
+        # The end is known before the reader ends, so that the one who sees one sees the other.
         self._ended = True
         self._close()
         self._progress.set()

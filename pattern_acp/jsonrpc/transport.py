@@ -51,7 +51,7 @@ class LineDecoder:
     def _take(self, data: bytes, start: int, end: int) -> None:
         if self._discarding:
             return
-        # One byte more than the limit is kept: it may be the carriage return of a line that fits.
+        # One byte more than the limit is stored: it may be the carriage return of a line that fits.
         if len(self._partial) + end - start > self._limit + 1:
             self._discarding = True
             self._partial = bytearray()

@@ -203,7 +203,7 @@ class ServerAbilities(Struct, frozen=True):
     """Capabilities of a server, as far as we use them."""
 
     gives_diagnostics: bool = False
-    """True if it answers requests for a file's diagnostics; otherwise it only sends them by itself."""
+    """True if it answers requests for a file's diagnostics; otherwise it only sends them on its own."""
     renames: bool = False
 
 

@@ -255,7 +255,7 @@ class OpenFiles(Struct):
         self._tell_news()
 
     def advance(self, now: float) -> float | None:
-        """Go on to the newest text if the diagnostics before are known; return the seconds until the next try.
+        """Continue to the newest text if the diagnostics before are known; return the seconds until the next try.
 
         None if only a message of the server can change anything.
         """

@@ -94,7 +94,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 """Fields of a block without which it is none, by its type."""
 
 KIND_LIMIT = 40
-"""Characters of an unknown block's type that are told."""
+"""Characters of an unknown block's type that are reported."""
 
 
 def sound_result(method: str, version: str, result: Object, *, uri: str = "") -> Object:
@@ -139,7 +139,7 @@ def _prompt(version: str, result: Object, _uri: str) -> Object:
 
 def _read(_version: str, result: Object, uri: str) -> Object:
     contents = [found for item in _listed(result.get("contents")) if (found := _content(item, uri)) is not None]
-    # How long it may be kept is asked for by the newest version; nothing is kept here.
+    # How long it may be stored is asked for by the newest version; nothing is stored here.
     return {"contents": contents, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 

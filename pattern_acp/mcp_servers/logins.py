@@ -1,6 +1,6 @@
 """Logins at servers over HTTP, as they are stored, and the port to what stores them and shows a browser.
 
-Owns: the value, its name in the store, when a token is renewed, and what a start is given. Must not know: the `mcp`
+Owns: the value, its name in the store, when a token is renewed, and what a start gets. Must not know: the `mcp`
 package, keyrings.
 """
 
@@ -74,7 +74,7 @@ class Logins(Protocol):
         ...
 
     async def save(self, key: str, login: Login) -> None:
-        """Store a login in place of the one that there was."""
+        """Store a login instead of the one that there was."""
         ...
 
     def locked(self, key: str) -> AbstractAsyncContextManager[None]:
@@ -94,7 +94,7 @@ def login_key(url: str) -> str:
     """Return the name under which the login at a server is stored.
 
     It depends on the address alone, and on all of it: a server by the same name elsewhere gets no token. What follows
-    the path may hold a key and is told by a hash.
+    the path may hold a key and is shown as a hash.
     """
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2].lower()

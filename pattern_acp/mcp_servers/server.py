@@ -139,7 +139,7 @@ class Server:
         self.settled.set()
 
     async def run(self, connect: Connect) -> None:
-        """Start it and run it until it is cancelled or fails for good. Raises nothing else: sessions go on without."""
+        """Start it and run it until it is cancelled or fails for good. Raises nothing: sessions continue without."""
         try:
             await self._serve_while_it_helps(connect)
             while self.wants_login:

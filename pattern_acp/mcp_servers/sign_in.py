@@ -181,7 +181,7 @@ class StoredLogin(httpx2.Auth):
 
     async def _renewed(self, seen: Login, refused: str) -> Login:
         async with self._logins.locked(self._key):
-            # Whoever held the lock may have renewed it; a server that rotates tokens takes the old one no more.
+            # The one who held the lock may have renewed it; a server that rotates tokens takes the old one no more.
             found = await self._logins.load(self._key)
             if found is None or found.access_token != seen.access_token or not self._is_over(found, refused):
                 return found or seen

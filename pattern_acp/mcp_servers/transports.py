@@ -593,7 +593,7 @@ def parsed_line(line: bytes) -> SessionMessage | Exception:
     if isinstance(number, int | str) and "method" not in content:
         nonsense = types.ErrorData(code=types.INVALID_REQUEST, message="its answer makes no sense")
         return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=number, error=nonsense))
-    # Servers print to stdout by mistake; the line is left out and the server goes on.
+    # Servers print to stdout by mistake; the line is left out and the server continues.
     logger.warning("An MCP server wrote a line that is no message.")
     return reason
 

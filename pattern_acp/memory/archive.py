@@ -122,7 +122,7 @@ def insert_entry(tx: Transaction, new: NewEntry, *, at_ms: int, seq: int) -> Arc
 
 
 def entry_facts(text: str, check_command: str) -> str:
-    """SHA-256 of what is stored of an entry that its event does not name by itself."""
+    """SHA-256 of what is stored of an entry that its event does not name on its own."""
     return sha256_hex(canonical_json([storable(text).strip(), storable(check_command)]))
 
 

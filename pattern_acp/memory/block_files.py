@@ -365,7 +365,7 @@ class EditableText(Struct, frozen=True):
 def editable_text(schema: BlockSchema, text: str) -> EditableText:
     """The text of a block as TOML where its schema has typed fields, otherwise as it reads.
 
-    A text that the schema does not take, such as one of a damaged block, is given as it reads too.
+    A text that the schema does not take, such as one of a damaged block, is returned as it reads too.
     """
     if not has_typed_fields(schema):
         return EditableText(text, MARKDOWN)

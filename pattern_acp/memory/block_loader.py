@@ -34,7 +34,7 @@ _LOGGER = logging.getLogger(__name__)
 _Word = TypeVar("_Word", bound=StrEnum)
 
 ROWS_KEPT = 64
-"""Rows whose block is kept as it was read: those that a few sessions see. Most are small, and the largest 20 kB."""
+"""Rows whose block is stored as it was read: those that a few sessions see. Most are small, and the largest 20 kB."""
 
 READING_PEER = 1
 """Peer of documents that are only read: nothing is ever exported from them."""

@@ -37,7 +37,7 @@ class Tier(StrEnum):
 
 
 class Scope(StrEnum):
-    """The owner of a block: a persona in all projects, a project whoever works there, or what it is attached to."""
+    """The owner of a block: a persona in all projects, a project for all who work there, or what it is attached to."""
 
     PERSONA = "persona"
     PROJECT = "project"
@@ -127,7 +127,7 @@ class Block(Struct, frozen=True):
     pinned: bool = False
     tier: Tier = Tier.CORE
     conflicts: tuple[Conflict, ...] = ()
-    """Double changes that nobody has mended: both sides are in the text."""
+    """Double changes that nobody has repaired: both sides are in the text."""
 
 
 def default_blocks(persona: str, project: str) -> tuple[BlockSpec, ...]:

@@ -1,8 +1,8 @@
 """Writes since someone last looked.
 
 Owns: the writes of a block after a number, and the rows of `cursors`: up to which event a persona learned of what went
-on in a project, and when it was last at work there. Must not know: how any of it is told. Every row carries the number
-of the event that moved it (rule R1).
+on in a project, and when it was last at work there. Must not know: how any of it is reported. Every row carries the
+number of the event that moved it (rule R1).
 """
 
 import json
@@ -63,7 +63,7 @@ def note_activity(tx: Transaction, persona: str, project: str, *, at_ms: int, se
 
 
 def move_cursor(tx: Transaction, persona: str, project: str, *, seq: int) -> None:
-    """The persona was told all that went on before the event `seq`, which says so."""
+    """The persona learned all that happened before the event `seq`, which says so."""
     tx.execute(_QUERIES["move_cursor"], {"persona": persona, "project": project, "seq": seq})
 
 

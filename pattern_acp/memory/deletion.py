@@ -1,7 +1,7 @@
 """Deleting a block so that it can be restored, and restoring it.
 
-Owns: the rows that change for it, among them a write in the block's own log, since its history goes on. Must not know:
-the journal. Damaged blocks can be deleted too, so the text is not looked at before.
+Owns: the rows that change for it, among them a write in the block's own log, since its history continues. Must not
+know: the journal. Damaged blocks can be deleted too, so the text is not looked at before.
 """
 
 import json
@@ -31,7 +31,7 @@ class ProposedMark(Struct, frozen=True):
     operation: Operation
     frontiers: bytes
     discarded: bool = False
-    """True when it makes room for another block and is not to be restored itself."""
+    """True when it makes space for another block and is not to be restored itself."""
 
     def as_change(self, peer: int) -> ProposedChange:
         """The write that it becomes in the block's log, which changes nothing of the text."""

@@ -44,7 +44,7 @@ _ROOT, _TEXT_END = "cid:root-", ":Text"
 """Around the name of a text in the id of its container."""
 
 _OUT = "\ufffd"
-"""In place of a character that was taken out of a change."""
+"""Instead of a character that was taken out of a change."""
 
 
 class _Change(TypedDict):
@@ -117,7 +117,8 @@ class BlockDocument:
         document = cls(name, peer, schema)
         for part in parts[:1]:
             document.merge(part)
-        # At once: each import by itself costs as much as the text has pieces, which in a text of many writers is a lot.
+        # At once: each import on its own costs as much as the text has pieces, which in a text of many writers is a
+        # lot.
         if len(parts) > 1:
             with _damage(name):
                 status = document._document.import_batch(list(parts[1:]))
@@ -207,7 +208,7 @@ class BlockDocument:
         """
         seen: list[loro.DiffEvent] = []
         with _refusals(self._name):
-            # A callback that raises is a panic in loro, so this one only keeps what it is given.
+            # A callback that raises is a panic in loro, so this one only keeps what it gets.
             subscription = self._document.subscribe_root(seen.append)
         try:
             self.merge(update)

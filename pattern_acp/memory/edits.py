@@ -182,7 +182,7 @@ def _common_length(first: str, second: str) -> int:
 class RewriteFrom(Struct, frozen=True):
     """Make the block read `text`, as worked out by someone who saw it reading `base`.
 
-    What others changed since stays; where both changed the same lines, both are kept and marked as a conflict.
+    What others changed since stays; where both changed the same lines, both stay and are marked as a conflict.
     """
 
     text: str

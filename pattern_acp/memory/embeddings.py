@@ -26,7 +26,7 @@ Vector: TypeAlias = "array[float]"
 
 
 class EmbedderError(PatternError):
-    """Texts could not be embedded. Search goes on with words alone."""
+    """Texts could not be embedded. Search continues with words alone."""
 
     failure_code = "memory.embedder-failed"
 
@@ -52,7 +52,7 @@ class EmbeddingModel(Struct, frozen=True):
     weak: float = 0.0
     """Cosine that right answers seldom stay below (`recall.is_guess`); 0 where nobody has measured it."""
     is_rough: bool = False
-    """True when its cosines order passages, and say nothing by themselves."""
+    """True when its cosines order passages, and say nothing on their own."""
 
 
 class Embedder(Protocol):
@@ -102,7 +102,7 @@ def to_bytes(vector: Vector) -> bytes:
 
 
 def from_bytes(data: bytes) -> Vector:
-    """The vector that `to_bytes` was given; bytes that are no whole number of floats give an empty one."""
+    """The vector that `to_bytes` got; bytes that are no whole number of floats give an empty one."""
     vector = array("f")
     if len(data) % vector.itemsize == 0:
         vector.frombytes(data)

@@ -1,4 +1,4 @@
-"""Memory as it changes, for whoever looks on.
+"""Memory as it changes, for the one who looks on.
 
 Owns: the events of the one notification channel, what a subscriber knows already, and how changes are noticed. Must not
 know: who looks on, or how events get to them. Nothing here writes.
@@ -6,7 +6,7 @@ know: who looks on, or how events get to them. Nothing here writes.
 Changes are found in the constellation itself, so those of other processes are seen like our own: while somebody looks
 on, `PRAGMA data_version` is asked four times a second (3 µs), and only when another connection has committed are the
 blocks compared with what each subscriber knows. A subscriber that does not keep up loses events, never truth: what it
-knows is dropped, and it is told all of it again.
+knows is dropped, and it learns all of it again.
 """
 
 import logging
@@ -39,7 +39,7 @@ LOST = -1
 """The version of a block of which a subscriber may have missed something."""
 
 MOST_DELTAS = 64
-"""Writes of one block that are told one by one; beyond them the block is told again."""
+"""Writes of one block that are reported one by one; beyond them the block is reported again."""
 
 
 class BlockInfo(Struct, frozen=True):
@@ -122,7 +122,7 @@ class Known(Struct, frozen=True):
 def news(tx: Transaction, watch: Watch, known: Mapping[str, Known]) -> tuple[tuple[FeedEvent, ...], dict[str, Known]]:
     """Events for a subscriber that knows `known`, and its knowledge after them.
 
-    Of a block that is damaged nothing is told, not even that it is gone.
+    Of a block that is damaged nothing is reported, not even that it is gone.
     """
     events: list[FeedEvent] = []
     sound, damaged = sound_blocks(tx, watch.owners, isolation=watch.isolation)
@@ -203,12 +203,12 @@ class Subscription(Struct):
     _changed: anyio.Event = field(default_factory=anyio.Event)
     _ended: bool = False
     has_lost: bool = False
-    """True when events were dropped, so that all has to be told again."""
+    """True when events were dropped, so that all has to be reported again."""
 
     def put(self, events: Sequence[FeedEvent], known: dict[str, Known]) -> None:
-        """Let events wait. When too many do, they and all that is known are dropped: all is told again next time.
+        """Let events wait. When too many do, they and all that is known are dropped: all is reported again next time.
 
-        That a block is gone is kept, since nothing tells it again.
+        That a block is gone is stored, since nothing tells it again.
         """
         if self._ended:
             return

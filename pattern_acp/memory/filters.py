@@ -21,7 +21,7 @@ CURRENT_KINDS: tuple[EntryKind, ...] = ("block", "archival", "user", "assistant"
 ALL_KINDS: tuple[EntryKind, ...] = (*CURRENT_KINDS, "superseded")
 
 FACT_KINDS = frozenset({"block", "archival", "superseded", "task", "skill"})
-"""Kinds that were kept on purpose, as facts, not said in passing."""
+"""Kinds that were stored on purpose, as facts, not said in passing."""
 
 TASK_ID = "task_"
 """Beginning of the id of a task: what kind `task` has as its source, where steps of a plan have a session."""

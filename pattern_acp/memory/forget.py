@@ -1,10 +1,10 @@
-"""Forgetting: taking words out of a block and of everything that was kept of it.
+"""Forgetting: taking words out of a block and of everything that was stored of it.
 
 Owns: the rows of the block itself, and of the index of messages. Must not know: the journal, whose events a caller
 redacts in the same transaction, and the free pages of the file, which a caller has rewritten afterwards.
 
 What goes is every stored update, snapshot and archive, since the words may be in any of them; who wrote when and why
-stays in the log, with the words taken out of the reasons. The block goes on from one document, in which the changes
+stays in the log, with the words taken out of the reasons. The block continues from one document, in which the changes
 of before have no words to show (`BlockDocument.without_words`). All keep their ids: so blame still knows who wrote the
 characters that stay, and what another device wrote meanwhile, or writes before it hears of this, still merges.
 """
@@ -115,7 +115,8 @@ def words_of_passage(passage: str, label: str) -> Forgotten:
     """Patterns that recognise copies of a passage.
 
     Raises:
-        UnusableEditError: it holds characters that cannot be stored, or is too short to be told from other text.
+        UnusableEditError: it holds characters that cannot be stored, or is too short to be distinguished from other
+        text.
     """
     bare = unquoted(storable_text(passage, label=label))
     if folded_length(bare) < SHORTEST_PASSAGE:
@@ -160,7 +161,7 @@ def propose_forgetting(tx: Transaction, key: BlockKey, words: Forgotten, *, peer
         try:
             _cut_out(document, block, every, words)
         except ContentRefusedError:
-            # All that a required field said is to be forgotten: something has to stand there.
+            # All that a required field said is to be forgotten: something has to be there.
             _rewrite(document, block, words.mask(every))
         if words.holds(document.text):
             problem = "the words are part of its form; edit the block, or forget it as a whole."

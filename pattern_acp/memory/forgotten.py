@@ -25,7 +25,7 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.structural_keys import TextRole, walk
 
 MARK = "[forgotten]"
-"""The mark in place of forgotten words."""
+"""The mark instead of forgotten words."""
 
 REDACTED = "[redacted]"
 """Replacement for every text of an event that was redacted as a whole."""
@@ -40,7 +40,7 @@ _STRIDE = 8
 """Distance of seeds, so that every copy of 23 characters or more holds a whole one."""
 
 _SHORTEST_LINE = 8
-"""Characters of a line of the words that is looked for by itself: shorter ones are in texts of all kinds."""
+"""Characters of a line of the words that is looked for on its own: shorter ones are in texts of all kinds."""
 
 _SHORTEST_CUT = 8
 """Characters at the end of a text that was cut (`…`) which count as the beginning of the words."""
@@ -118,7 +118,7 @@ class Forgotten(Struct, frozen=True):
         return self._mask_path(value) if key in _PATHS else self.mask(value)
 
     def _mask_path(self, path: str) -> str:
-        """A path with every copy masked, but not in the folder of a session that holds the words by itself."""
+        """A path with every copy masked, but not in the folder of a session that holds the words on its own."""
         fitting = [
             folder for folder in self.folders if path == folder or path.startswith((f"{folder}/", f"{folder}\\"))
         ]

@@ -1,6 +1,6 @@
 """The history of a block: its log, its versions, and what later work is done on.
 
-Owns: what a write tells of itself, and how a version is had from what is stored. Must not know: the journal, and who
+Owns: what a write tells of itself, and how a version is made from what is stored. Must not know: the journal, and who
 asks. A version is the number of the write that made it. Everything below `read_history` is pure, so that a long history
 can be worked on in another process (`run_on_history`).
 """

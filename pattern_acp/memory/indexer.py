@@ -33,11 +33,11 @@ MEND_STEPS = 256
 """Entries whose codes are brought up in one transaction: about 3 ms."""
 
 CATCH_UP = 512
-"""Texts that a search waits for when its embedder is immediate; beyond them it goes on without."""
+"""Texts that a search waits for when its embedder is immediate; beyond them it continues without."""
 
 FRESH = 8
 """Texts that a search waits for when its embedder is not immediate: what was said a moment ago. Where more wait, as
-after a change of the embedder, it goes on without."""
+after a change of the embedder, it continues without."""
 
 FRESH_SECONDS = 1.0
 """Longest wait for them."""
@@ -177,7 +177,7 @@ class Indexer:
                 stored, is_behind = await self._database.write(_storing(table, batch, made))
                 await self._note_repeats(table, batch, made)
                 done += len(batch)
-                # Where every one of them changed meanwhile, whoever changed them has queued them again.
+                # Where every one of them changed meanwhile, the one who changed them has queued them again.
                 if not stored or len(batch) < BATCH:
                     break
             if is_behind:

@@ -39,7 +39,7 @@ from pattern_acp.memory.schemas.types import TextSchema
 def problems_of(history: StoredHistory) -> tuple[str, ...]:
     """Contradictions, a clause each: the text with base, updates and archive, and two ways to tell who wrote it.
 
-    Authors are had from the ids of characters, and from replaying every write; both have to give the same.
+    Authors come from the ids of characters, and from replaying every write; both have to give the same.
     """
     problems = damaged_parts(history)
     if (
@@ -107,7 +107,7 @@ _READING_PEER = 1
 
 
 def damaged_blocks(tx: Transaction) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """Number of blocks, the labels of those that can be mended, and a sentence for each that is lost.
+    """Number of blocks, the labels of those that can be repaired, and a sentence for each that is lost.
 
     Those whose text is sound while their history is lost are not among them: `damaged_histories` has them.
 
@@ -236,7 +236,7 @@ class Damage(Struct, frozen=True):
 
 
 def find_damage(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, peer: int) -> tuple[Damage, ...]:
-    """The blocks of these owners that can be mended; those of which nothing is sound are not among them.
+    """The blocks of these owners that can be repaired; those of which nothing is sound are not among them.
 
     Nor are those whose text is sound while their history is lost: `lost_histories` has them.
     """

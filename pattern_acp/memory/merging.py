@@ -16,7 +16,7 @@ _Region: TypeAlias = tuple[int, int, int, int, int, int]
 
 
 class Conflict(Struct, frozen=True):
-    """Lines that two writers made of the same ones. Both are in the text until someone mends it."""
+    """Lines that two writers made of the same ones. Both are in the text until someone repairs it."""
 
     theirs: str
     ours: str
@@ -102,7 +102,7 @@ def _merge_region(base: list[str], theirs: list[str], ours: list[str]) -> tuple[
             return [*first[: -len(base)], *second], None
     both = [*theirs, *(line for line in ours if line not in theirs)]
     if not theirs or not ours:
-        # One took away what the other changed; the change is kept, and whoever removed it is told.
+        # One removed what the other changed; the change stays, and the one who removed it learns of it.
         return both, None
     return both, Conflict("\n".join(theirs), "\n".join(ours))
 

@@ -34,7 +34,7 @@ _ENDS_A_SENTENCE = (".", "!", "?", ":", ";")
 def block_passages(text: str) -> tuple[str, ...]:
     """The passages of a block: paragraphs, list items, and lines that stand alone, each at most `BLOCK_PASSAGE`.
 
-    An append puts a fact on a line of its own, so a line belongs to the one before only where it clearly goes on.
+    An append puts a fact on a line of its own, so a line belongs to the one before only where it clearly continues.
     """
     passages: list[str] = []
     previous = ""
@@ -66,12 +66,12 @@ def common_lines(before: str, after: str) -> int:
 
 
 def common_passages(before: str, after: str) -> int:
-    """Number of characters in the passages that both texts begin with: the rest of each can be cut by itself."""
+    """Number of characters in the passages that both texts begin with: the rest of each can be cut on its own."""
     end = common_lines(before, after)
     for _ in range(_FAR_ENOUGH):
         if end == 0:
             break
-        # The last line of those may still be gone on with, so what is common ends before it, where a passage begins.
+        # The last line of those may still be continued with, so what is common ends before it, where a passage begins.
         start = before.rfind("\n", 0, end - 1) + 1
         line = before[start : end - 1]
         previous = before[before.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)].strip()
@@ -95,7 +95,7 @@ def common_ending(before: str, after: str) -> int:
 
 
 def common_last_passages(before: str, after: str) -> int:
-    """Number of characters in the passages that both texts end with: what comes before them can be cut by itself."""
+    """Number of characters in the passages that both texts end with: what comes before them can be cut on its own."""
     at = len(before) - common_ending(before, after)
     previous: str | None = None
     for _ in range(_FAR_ENOUGH):
@@ -103,7 +103,7 @@ def common_last_passages(before: str, after: str) -> int:
             break
         end = before.find("\n", at)
         line = before[at:end] if end >= 0 else before[at:]
-        # The first line that both have may go on with another one in each; every later one has the same before it.
+        # The first line that both have may continue with another one in each; every later one has the same before it.
         if previous is not None and line.strip() and not (previous and _goes_on(previous, line)):
             return len(before) - at
         previous = line.strip()

@@ -69,13 +69,13 @@ class Status(StrEnum):
 
 
 OF_MACHINE = (NoteKind.RUNTIME, NoteKind.MACHINE)
-"""Those that are about one machine; no other one is told."""
+"""Those that are about one machine; no other one shows them."""
 
 RUNTIME_MS = _DAY_MS
 """Life of a runtime note that says nothing else."""
 
 WARNING_KINDS = (NoteKind.TRAP, NoteKind.CONSTRAINT)
-"""Those that are told before an edit; a decision is told along with them."""
+"""Those that are reported before an edit; a decision is reported along with them."""
 
 
 class NoteRule(Struct, frozen=True):
@@ -142,7 +142,7 @@ def end_of_span(text: str, now_ms: int) -> int | None:
 
 
 def last_day(until_ms: int) -> str:
-    """The day that `end_of_day` was given."""
+    """The day that `end_of_day` got."""
     # Not `fromtimestamp`, which knows nothing before 1970 on Windows.
     return (_EPOCH + timedelta(milliseconds=until_ms - 1)).date().isoformat()
 
@@ -270,13 +270,13 @@ def _bound(tx: Transaction, row: Row) -> PathNote:
 
 
 MOST_TOLD = 6
-"""Entries that are told in full; of the others only the ids are."""
+"""Entries that are reported in full; of the others only the ids are."""
 
 MOST_CHARACTERS = 1_200
 """Limit for the text of one entry, which `memory_search` has in full."""
 
 MOST_IN_ALL = 4_000
-"""Characters of all entries of one warning, the worst first; the first is told however long it is."""
+"""Characters of all entries of one warning, the worst first; the first is reported however long it is."""
 
 _AUTHORS = {Actor.HUMAN: "the user", Actor.PERSONA: "the agent", Actor.IMPORT: "an import"}
 
@@ -343,7 +343,7 @@ def again_text(held: Sequence[MatchedNote]) -> Advised:
 
 
 def unknown_of(meant: Sequence[MatchedNote], known: Collection[str]) -> tuple[MatchedNote, ...]:
-    """Those that have to be told before an edit and are not among the known ids."""
+    """Those that have to be reported before an edit and are not among the known ids."""
     return tuple(one for one in meant if one.bound.terms.kind in WARNING_KINDS and one.bound.entry.id not in known)
 
 

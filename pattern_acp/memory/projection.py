@@ -61,8 +61,8 @@ def file_content(label: str, description: str, limit: int, editable: EditableTex
 def text_in_file(file: str, content: bytes, label: str, *, known: str) -> str:
     """The block's text in a file that a user edited; `known` is its text as the file was written.
 
-    The line end that every file ends with is not the block's own, unless the block had one. A TOML file is given whole,
-    since what is before its fields are comments.
+    The line end that every file ends with is not the block's own, unless the block had one. A TOML file is written
+    whole, since what is before its fields are comments.
 
     Raises:
         MemoryFileError: it is not of the form in which it was written.
@@ -138,5 +138,5 @@ def note_file(tx: Transaction, folder: str, written: MemoryFile) -> None:
 
 
 def drop_file(tx: Transaction, folder: str, block_id: str) -> None:
-    """A file is no longer kept."""
+    """A file is no longer stored."""
     tx.execute(_QUERIES["drop_memory_file"], {"folder": folder, "block_id": block_id})

@@ -133,7 +133,7 @@ class Candidate(NamedTuple):
 
 
 class Weight(NamedTuple):
-    """Weight of a message by itself: a factor, and a score for being of a day that the query names."""
+    """Weight of a message on its own: a factor, and a score for being of a day that the query names."""
 
     factor: float = 1.0
     dated: float = 0.0
@@ -460,7 +460,7 @@ WINDOW_SHARE = 0.4
 """Part of the window of turns in the words' score of a message, against its own words."""
 
 WEIGHED = 50
-"""Messages that are read for what they count by themselves (`turns.weight_of`), the best before that."""
+"""Messages that are read for what they count on their own (`turns.weight_of`), the best before that."""
 
 FACT_MEANING = 0.8
 """Share of meaning for blocks and archival entries: short facts are asked for in other words than theirs."""

@@ -32,7 +32,7 @@ WEEK_MS = 7 * 24 * 3_600_000
 
 
 class Seldom(Struct, frozen=True):
-    """A passage of a block that may be given up: when it was written (milliseconds), and how often it was recalled."""
+    """A passage of a block that may be dropped: when it was written (milliseconds), and how often it was recalled."""
 
     text: str
     at_ms: int

@@ -42,7 +42,7 @@ class _Answer(msgspec.Struct):
 
 
 class RemoteEmbedder:
-    """`Embedder` by a server. `name` is `PROVIDER/MODEL`, of which the server is told the model."""
+    """`Embedder` by a server. `name` is `PROVIDER/MODEL`, of which the server learns the model."""
 
     is_immediate = False
 

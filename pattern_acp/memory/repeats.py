@@ -2,7 +2,7 @@
 
 Owns: the rows of `repeats`. Must not know: who knows, or when. The guard before a write compares words alone
 (`guards`), since no embedder may be waited for there; what it lets through is looked at here, once the background has
-embedded it, and the model is told at its next turn. Nothing is refused or changed. Logs take repeats.
+embedded it, and the model learns it at its next turn. Nothing is refused or changed. Logs take repeats.
 """
 
 import json
@@ -21,7 +21,7 @@ from pattern_acp.memory.write_validation import NEAR
 _QUERIES = load_queries("pattern_acp.memory")
 
 MOST_TOLD = 3
-"""Pairs that are told at once."""
+"""Pairs that are reported at once."""
 
 _NEIGHBOURS = 4
 _SHOWN = 200
@@ -61,7 +61,7 @@ def store_repeats(tx: Transaction, pairs: Sequence[Pair]) -> None:
 
 
 def has_untold(tx: Transaction) -> bool:
-    """Return whether there is any pair that no model was told of."""
+    """Return whether there is any pair that no model learned of."""
     return tx.one(_QUERIES["has_untold"]) is not None
 
 

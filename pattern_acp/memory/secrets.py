@@ -1,8 +1,8 @@
 """Secrets in a text that is about to be stored.
 
-Owns: how a secret is recognised, and how it is shown without being told. Must not know: what is done about one. Memory
-is kept for years, shown to every model and exported, and what was stored can be read in history (reference: memory,
-sections 1.3 and 6.4): a key must not get there. A hint where a key is kept is welcome.
+Owns: how a secret is recognised, and how it is shown without being revealed. Must not know: what is done about one.
+Memory is stored for years, shown to every model and exported, and what was stored can be read in history (reference:
+memory, sections 1.3 and 6.4): a key must not get there. A hint where a key is stored is welcome.
 """
 
 import math
@@ -186,7 +186,7 @@ _SHAPES: tuple[tuple[str, AnchoredPattern], ...] = (
         ),
     ),
 )
-"""Token shapes that their issuers document; each is told by its beginning."""
+"""Token shapes that their issuers document; each is recognised by its beginning."""
 
 _LONG = 15
 
@@ -240,7 +240,7 @@ _NAMED: tuple[tuple[str, re.Pattern[str] | AnchoredPattern], ...] = (
         ),
     ),
 )
-"""Places that say themselves that a secret stands there."""
+"""Places that say themselves that a secret is there."""
 
 _ASSIGNED = AnchoredPattern(
     re.compile(
@@ -298,7 +298,7 @@ _KEY_BLOCK = re.compile(
 
 
 def mask_secrets(text: str, mark: str = "[secret]") -> str:
-    """`text` with `mark` in the place of everything that looks like a secret; for what leaves this machine."""
+    """`text` with `mark` instead of everything that looks like a secret; for what leaves this machine."""
     words = _long_words(text)
     masked = _with_marks(text, words, mark, mark)
     masked = _ASSIGNED.sub(lambda match: _with_mark(match, 3, mark) if _is_assigned(match) else match[0], masked)
@@ -321,7 +321,7 @@ class SecretMask:
         self._known_in_json = Redactor(encode_basestring(each)[1:-1] for each in known)
 
     def mask(self, text: str) -> str:
-        """`text` with a mark in the place of every secret."""
+        """`text` with a mark instead of every secret."""
         return mask_secrets(self._known.mask(text))
 
     def is_needed(self, json: str) -> bool:
@@ -342,7 +342,7 @@ def _group(match: re.Match[str]) -> int:
 
 
 def mask_tokens(text: str, mark: str = "[secret]") -> str:
-    """`text` with `mark` in the place of what surely is a secret: tokens of known shapes, keys, passwords in addresses.
+    """`text` with `mark` instead of what surely is a secret: tokens of known shapes, keys, passwords in addresses.
 
     What only may be one stays, such as a value behind a telling name: a reader of code has to see it.
     """
@@ -390,7 +390,7 @@ def _is_assigned(match: re.Match[str]) -> bool:
     if match[2] and match[3].isalpha() and "pass" in _assigned_name(match).lower():
         # In quotes, a word of a password's length is one, unless a document shows what to write.
         return len(match[3]) >= _QUOTED_PASSWORD and not _PLACEHOLDER.fullmatch(match[3])
-    # Numbers stand behind `token` where tokens are counted.
+    # Numbers are behind `token` where tokens are counted.
     counted = match[3].isdecimal() and "pass" not in _assigned_name(match).lower()
     return _looks_assigned(match[3]) and not counted
 

@@ -70,10 +70,10 @@ def sound_blocks(
 ) -> tuple[tuple[VisibleBlock, ...], tuple[DamagedBlock, ...]]:
     """The blocks that these owners see: their own in the order of the owners, then those attached to them.
 
-    A label that is taken already is told apart by its scope, or by the owner that it is shared from. What is attached
-    to the persona is under the project's isolation like the persona's own: hidden, or core blocks to read. Of two
-    attachments of one block the wider permission counts. Blocks whose text cannot be read or rebuilt stand before no
-    other: they are given apart.
+    A label that is taken already is distinguished by its scope, or by the owner that it is shared from. What is
+    attached to the persona is under the project's isolation like the persona's own: hidden, or core blocks to read. Of
+    two attachments of one block the wider permission counts. Blocks whose text cannot be read or rebuilt stand before
+    no other: they are named apart.
     """
     errors: dict[str, BlockCorruptError] = {}
 

@@ -1,10 +1,10 @@
 """Blocks in the constellation: reading, and changing one in two steps.
 
 Owns: the rows of `blocks`, `block_updates` and `block_archives`. Must not know: the journal. A change is first proposed
-(which writes nothing), then its event is appended by whoever composes both, and then it is stored with the number of
-that event (rule R1), all in one transaction.
+(which writes nothing), then its event is appended by the one who composes both, and then it is stored with the number
+of that event (rule R1), all in one transaction.
 
-Updates are append-only and never deleted. The base is a shallow snapshot that is made anew when the updates after it
+Updates are append-only and never deleted. The base is a shallow snapshot that is made again when the updates after it
 are many, so that loading a block costs the same however long its history is; the archive keeps a full snapshot, so
 that history loads fast.
 """
@@ -64,8 +64,9 @@ _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
 
 SMALL_BASE_BYTES = 32 * 1024
-"""Bases up to this size are made anew by every write: 20 KB of text load in 0.1 ms, with two updates behind them in 1.6
-and with eight in 2.2, while a base is made in 0.1 ms. SQLite writes all of a block's row with every new text anyway.
+"""Bases up to this size are made again by every write: 20 KB of text load in 0.1 ms, with two updates behind them in
+1.6 and with eight in 2.2, while a base is made in 0.1 ms. SQLite writes all of a block's row with every new text
+anyway.
 """
 
 REBASE_UPDATES = 8
@@ -77,7 +78,7 @@ REBASE_BYTES = 16 * 1024
 _NOBODY = Authoring()
 
 ARCHIVE_SHARE = 4
-"""The archive is made anew once the updates since are a quarter of those in it, so that its cost, which grows with the
+"""The archive is made again once the updates since are a quarter of those in it, so that its cost, which grows with the
 history, is spread over ever more writes."""
 
 
@@ -121,7 +122,7 @@ class ProposedChange(Struct, frozen=True):
 
     @property
     def facts_hash(self) -> str:
-        """SHA-256 of what the row of the write says beside what its event names by itself."""
+        """SHA-256 of what the row of the write says beside what its event names on its own."""
         return facts_hash(self.facts)
 
     @property
@@ -253,7 +254,7 @@ def propose(
     """Propose `edit`. Writes nothing; store it in the same transaction or not at all.
 
     `head` is the number of the newest write that `edit` was worked out for; None for any. `target` is the write that
-    it takes back, or goes back to. `author` stands in entries of logs.
+    it takes back, or goes back to. `author` is in entries of logs.
 
     Raises:
         BlockMissingError: there is no such block.
@@ -450,7 +451,7 @@ def _of_key(key: BlockKey) -> dict[str, SqlValue]:
 
 
 LONGEST_LABEL = 64
-"""Characters of a label: it stands in titles and file names."""
+"""Characters of a label: it is in titles and file names."""
 
 
 class AppliedEdit(Struct, frozen=True):

@@ -1,9 +1,9 @@
-"""Turns of conversations: what stands beside them, and what they say by themselves.
+"""Turns of conversations: what is beside them, and what they say on their own.
 
 Owns: how messages of one session are put in order, how much of a query their neighbourhood has, and how much a turn
 says whatever it is asked. Must not know: SQL, vectors, facts.
 
-The answer often stands beside the words of the question: “them” refers to the turn before, a reply repeats nothing of
+The answer often is beside the words of the question: “them” refers to the turn before, a reply repeats nothing of
 what it replies to. So a turn is judged by a window of turns around it as well as by its own words.
 """
 

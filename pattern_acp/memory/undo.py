@@ -1,4 +1,4 @@
-"""Taking back one write and keeping later ones, going back to a version, and merging an edit of an older version.
+"""Taking back one write and preserving later ones, going back to a version, and merging an edit of an older version.
 
 Owns: which write an undo or redo means, when it cannot be done, and the change that it is. Must not know: SQL, events.
 
@@ -102,7 +102,7 @@ def plan_rollback(history: StoredHistory, number: int) -> RevertPlan:
 
 
 def plan_merge(history: StoredHistory, opened: int, text: str) -> RevertPlan:
-    """Change the block as an edit of version `opened` to `text` does, keeping what was written since.
+    """Change the block as an edit of version `opened` to `text` does, preserving what was written since.
 
     Raises:
         UnusableEditError: the text holds characters that cannot be stored.

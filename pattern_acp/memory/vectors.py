@@ -1,7 +1,7 @@
 """Vectors of what is searched: which models there are, what is still to be embedded, and what is near a query.
 
 Owns: `embedding_models`, `embedding_queue`, `vectors` and `index_leftovers`. Must not know: how vectors are made, what
-is kept of their signs (`codes`), or what a score is. Every text waits in the queue of every model from the moment it
+is stored of their signs (`codes`), or what a score is. Every text waits in the queue of every model from the moment it
 is stored (a trigger), so that a change of the embedder is a new model whose queue holds everything; search uses the
 vectors of one model alone.
 """
@@ -31,8 +31,8 @@ EXACT_ENTRIES = 4_000
 """Up to this many visible entries every vector is compared, which takes 4 ms; above it codes choose which."""
 
 CODED_ENTRIES = EXACT_ENTRIES // 2
-"""Entries from which codes are kept: making those of a turn takes 1 ms of each turn, and fewer entries never need them.
-Half, so that all are there by the time that the first search goes by them."""
+"""Entries from which codes are stored: making those of a turn takes 1 ms of each turn, and fewer entries never need
+them. Half, so that all are there by the time that the first search goes by them."""
 
 COMPARED = 300
 """Vectors that codes choose to be compared at first: of the ten nearest of 10,000 hashed ones they hold 86 of 100

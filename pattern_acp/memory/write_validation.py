@@ -110,7 +110,7 @@ def check_repeats(tx: Transaction, label: str, text: str, where: Passages) -> No
 
 def with_oldest(tx: Transaction, error: LimitExceededError, block: Block) -> LimitExceededError:
     """The same error with a hint which passages of the block are oldest and least recalled."""
-    # What a log shows no longer stays in the index, and shortening it would give no room.
+    # What a log shows no longer stays in the index, and shortening it would give no space.
     shown = [one for one in least_needed(tx, block.id, _LOOKED_AT) if one.text in block.text]
     oldest = tuple(f"“{_cut(one.text, 80)}” ({_since(one)})" for one in shown[:_OLDEST])
     return LimitExceededError(

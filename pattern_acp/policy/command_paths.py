@@ -37,7 +37,7 @@ _ROOTED = re.compile(
 )
 """Beginnings of paths in code, where a text such as `/api/v1` is rather an address than a file."""
 _SEARCHED = frozenset({"PATH", "MANPATH", "PS1"})
-"""Variables with lists of folders in which only programs are searched; those are judged by themselves."""
+"""Variables with lists of folders in which only programs are searched; those are judged on their own."""
 _ECHOES = frozenset({"echo", "printf"})
 _NO_FILES = _ECHOES | frozenset(
     {"test", "[", "[[", "sleep", "exit", "return", "seq", "expr", "true", "false", ":", "kill", "wait", "shift", "read"}

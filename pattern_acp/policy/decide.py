@@ -75,7 +75,7 @@ _WHOLE_LENGTH, _CUT_LENGTH = 40, 16
 """Most characters of a command, folder or host that a button shows whole, and how many it shows of a longer one. Those
 that are cut say so, with a digest, so that no two commands have the same label."""
 REST_OF_TURN = GrantScope(GrantKind.EDITS, "", "edits", (Lifetime.TURN,))
-"""Mode `edit` for the turn that asks: a way out for whoever would answer the same question again and again."""
+"""Mode `edit` for the turn that asks: a way out for the one who would answer the same question again and again."""
 _SESSION_ONLY = (Lifetime.SESSION,)
 _IN_PROJECT = (Lifetime.SESSION, Lifetime.PROJECT)
 _EVERYWHERE = (Lifetime.SESSION, Lifetime.PROJECT, Lifetime.PERSONA)

@@ -11,10 +11,10 @@ NO_NETWORK = "no network"
 """End of the name of a sandbox that cuts the network."""
 
 NO_SANDBOX = "unavailable"
-"""In place of a sandbox's name: the user wants one, and there is none. Commands that would run in it ask."""
+"""Instead of a sandbox's name: the user wants one, and there is none. Commands that would run in it ask."""
 
 SANDBOX_REQUIRED = "required"
-"""In place of a sandbox's name: the user lets no command run without one, and there is none."""
+"""Instead of a sandbox's name: the user lets no command run without one, and there is none."""
 
 
 class Mode(StrEnum):
@@ -89,7 +89,7 @@ class ClaimElsewhere(Struct, frozen=True):
     path: str
     session: str
     told: bool = False
-    """True once the model, or the user, learned of it and went on."""
+    """True once the model, or the user, learned of it and continued."""
     line: str = ""
     """The claim in words: who works where, since when, on which task; empty in a record."""
 

@@ -80,7 +80,7 @@ def _checkout(options: Sequence[str]) -> str | None:
     if has_option(options, "bt", "orphan", "track", "detach"):
         return None
     plain = [option for option in options if not option.startswith("-")]
-    # `git checkout BRANCH` changes the branch; behind it, and in place of it, are files.
+    # `git checkout BRANCH` changes the branch; behind it, and instead of it, are files.
     return _DISCARDS if len(plain) > 1 or any(map(_CHECKED_OUT_FILE.fullmatch, plain)) else None
 
 

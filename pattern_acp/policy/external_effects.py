@@ -368,7 +368,7 @@ def _names_a_path(verb: str, options: Sequence[str]) -> bool:
 _STAYING = _names(
     "mkdir touch cp mv rmdir rm sort uniq wc cat head tail echo printf true false test basename dirname diff"
 )
-"""Programs that touch what their words name, and nothing else; paths outside, and `rm -r`, ask by themselves."""
+"""Programs that touch what their words name, and nothing else; paths outside, and `rm -r`, ask on their own."""
 
 
 def stays_inside(command: SimpleCommand) -> bool:

@@ -1,7 +1,7 @@
 """Origin of a call: whether data that somebody else wrote is behind it.
 
 Owns: the comparison of a call with what the session has read, and what follows for its decision. Must not know: where
-that data is kept, or who is asked. Pure. The comparison is honest and bounded: it finds what was taken over word for
+that data is stored, or who is asked. Pure. The comparison is honest and bounded: it finds what was taken over word for
 word, an address, a path, a name or a passage, and no paraphrase; only writes into memory of other projects ask for what
 the turn has read at all.
 """

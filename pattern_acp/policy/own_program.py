@@ -142,7 +142,7 @@ def _without_settings(words: Sequence[str]) -> list[str]:
 
 
 def _starts(command: SimpleCommand, cwd: str, resolve: Resolver | None) -> Iterator[Sequence[str] | None]:
-    """Yield the words after our program wherever the command starts it; None if its commands cannot be told apart."""
+    """Yield the words after our program wherever the command starts it; None if its commands cannot be separated."""
     words, name = command.words, program_name(command.words[0])
     if _is_own(words[0], cwd, resolve):
         yield words[1:]

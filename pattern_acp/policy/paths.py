@@ -53,7 +53,7 @@ _PROGRAM_FOLDERS = frozenset(
         ".trae", ".augment", ".goose",
     }
 )  # fmt: skip
-"""Folders from which editors and agents run things by themselves: tasks when a folder is opened, hooks, containers."""
+"""Folders from which editors and agents run things on their own: tasks when a folder is opened, hooks, containers."""
 _PROGRAM_FILES = frozenset(
     {
         ".mcp.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml", ".goosehints", ".exrc", ".vimrc", "_vimrc",

@@ -80,7 +80,7 @@ def unknown_words(line: CommandLine) -> frozenset[str]:
 
 
 def known_forms(line: CommandLine) -> tuple[SimpleCommand, ...]:
-    """Return the commands of a line with expansions in place of which their texts are known."""
+    """Return the commands of a line with expansions instead of which their texts are known."""
     return _worked_out(line)[0]
 
 
@@ -186,7 +186,7 @@ def _printed(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _texts(word: str, values: _Values) -> Texts:
-    """The texts of a word: each of its expansions in place of what it may come to."""
+    """The texts of a word: each of its expansions instead of what it may come to."""
     parts: list[tuple[str, ...]] = []
     known, at = True, 0
     if values.depth > _MOST_NESTED:
@@ -222,7 +222,7 @@ def _expansion(word: str, match: re.Match[str], values: _Values) -> tuple[Texts,
 
 
 def _closing(word: str, at: int, closing: str, depth: int) -> int:
-    """The place behind the bracket that ends an expansion; quotes are not told apart, so a stray one ends it early."""
+    """The place behind the bracket that ends an expansion; quotes are not read, so a stray one ends it early."""
     opening = {"}": "{", "]": "[", ")": "("}[closing]
     while at < len(word):
         if word[at] == "\\":
@@ -242,7 +242,7 @@ def _variable(name: str, values: _Values) -> Texts:
         return Texts(("." if name == "PWD" else "$!",))
     if name in values.memory:
         return values.memory[name]
-    values.memory[name] = _UNKNOWN  # of one that is set by itself nothing is known
+    values.memory[name] = _UNKNOWN  # of one that is set on its own nothing is known
     of_name = "@" if name in _POSITIONAL else name
     found: list[str] = []
     known, is_set = True, False
@@ -335,7 +335,7 @@ def _keeps_names(operator: str) -> bool:
     """Return whether a name inside the folder is still one behind the operator."""
     if operator in {"##*/", "%/*", "%/"}:
         return True
-    # The end of a name taken away, its beginning up to a slash, or an ending in place of another.
+    # The end of a name removed, its beginning up to a slash, or an ending instead of another.
     return re.fullmatch(r"%%?[\w.-][^/$`]*|#[\w./-]*/|/[#%]?\.?[\w.-]+/[\w.-]+", operator) is not None
 
 

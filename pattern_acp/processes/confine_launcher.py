@@ -1,6 +1,6 @@
 """The launcher of confined commands: `python -I -S confine_launcher.py PROFILE -- argv…`.
 
-Owns: applying a profile (`processes.confinement`) to itself, and then being the command to whoever started it: same
+Owns: applying a profile (`processes.confinement`) to itself, and then being the command to the one who started it: same
 streams, terminal and process group, same exit code or signal. Must not know: anything of our packages. It is one file
 that is started for every confined command, so it imports built-in modules and ctypes alone, and fails closed: a profile
 that cannot be applied ends it with `FAILED` and a sentence on stderr.
@@ -251,7 +251,7 @@ class Namespaces:
         self._shares_network = False
 
     def enter(self) -> None:
-        """Leave the namespaces of whoever started us, for new ones or for the network of the session's other commands.
+        """Leave the namespaces that we were started in, for new ones or the network of the session's other commands.
 
         Raises:
             OSError: the system does not allow it.
@@ -518,7 +518,7 @@ def _become(
 
 
 def _follow(child: int, waited: "set[int]", *, forward: bool, report: "int | None") -> int:
-    """Wait for `child`, and for whoever else ends; pass signals on. The first process of the namespaces never returns.
+    """Wait for `child`, and for all others that end; pass signals on. The first process here never returns.
 
     Behind a TERM to the whole group a KILL follows, which would end us before what has left the group.
     """
@@ -534,7 +534,7 @@ def _follow(child: int, waited: "set[int]", *, forward: bool, report: "int | Non
         if came.si_signo != signal.SIGCHLD:
             if came.si_signo == signal.SIGTERM and not forward and report is None:
                 until = _now() + LAST_SECONDS
-            # What a terminal sends (SI_KERNEL), and what whole groups get, the command gets by itself.
+            # What a terminal sends (SI_KERNEL), and what whole groups get, the command gets on its own.
             if forward and came.si_code <= 0:
                 try:
                     os.kill(child, came.si_signo)

@@ -31,7 +31,7 @@ PROBE_SECONDS = 5.0
 """Longest wait for one trial; the machine counts as one without a sandbox afterwards."""
 
 MOST_HOLDERS = 8
-"""Most loopbacks that are held at once, each by a process of 6 MB; beyond them the oldest is given up."""
+"""Most loopbacks that are held at once, each by a process of 6 MB; beyond them the oldest is dropped."""
 
 _VERSION = b"PATTERN-ACP-PROFILE-1"
 _SANDBOX_EXEC = "/usr/bin/sandbox-exec"

@@ -295,7 +295,7 @@ def encode_body(
 ) -> bytes:
     """The body, always the same bytes for the same request. `history` is what is encoded of its conversation.
 
-    `begun` is the answer that the model goes on with, behind the conversation.
+    `begun` is the answer that the model continues with, behind the conversation.
     """
     body = _body(request, facts, provider, history or EncodedHistory())
     if begun:
@@ -472,7 +472,7 @@ class AnthropicWire:
     def post(
         self, request: ProviderRequest, url: str, headers: Mapping[str, str], envelope: Envelope = OWN
     ) -> HttpRequest:
-        """The request as HTTP, in the envelope of whoever serves the models."""
+        """The request as HTTP, in the envelope of the one who serves the models."""
         facts, name = self._describe(request.model), self._settings.name
         encode = partial(
             encode_body, facts=facts, provider=name, history=self._histories.of(request.cache_key), envelope=envelope

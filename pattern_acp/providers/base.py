@@ -26,7 +26,7 @@ class ThoughtLevel(StrEnum):
     """Amount of thinking to ask of a model that can think, from the least to the most."""
 
     AUTO = "auto"
-    """As much as its vendor lets it by itself, and a medium amount if that is nothing."""
+    """As much as its vendor lets it on its own, and a medium amount if that is nothing."""
     OFF = "off"
     LOW = "low"
     MEDIUM = "medium"
@@ -166,7 +166,7 @@ class Stopped(Struct, frozen=True):
     reason: ProviderStop
     detail: str = ""
     is_final: bool = False
-    """True if an answer that was interrupted would be again: its provider refused to go on."""
+    """True if an answer that was interrupted would be again: its provider refused to continue."""
     attempts: int | None = None
     """Most interruptions in a row for this reason; None for as many as the settings allow."""
 

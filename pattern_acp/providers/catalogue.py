@@ -238,7 +238,7 @@ class ModelFeatures(Struct, frozen=True):
     thinks_in_text: bool = False
     """Wants its reasoning back in `<think>` at the head of its text (MiniMax)."""
     continues_answers: bool = False
-    """True if the Anthropic wire goes on with an answer whose beginning is the last message (up to 4.5)."""
+    """True if the Anthropic wire continues with an answer whose beginning is the last message (up to 4.5)."""
     is_mistral: bool = False
     """Takes ids of nine letters and digits only, and no prompt right behind results; its template has both rules."""
 
@@ -311,7 +311,7 @@ _SEES, _BLIND = True, False
 
 
 def _gpt(price_in: float, price_out: float, read: float) -> _Price:
-    """OpenAI's newer price shape: dearer from 272,000 tokens of prompt on; writing to the cache costs nothing extra."""
+    """OpenAI's newer price shape: a higher price from 272,000 tokens of prompt on; writing to the cache is free."""
     return _Price(price_in, price_out, read, price_in, _LONG, 200, 150)
 
 
@@ -607,7 +607,7 @@ REASONING_TOKENS: Mapping[ThoughtLevel, int] = {
     ThoughtLevel.HIGH: 24_576,
     ThoughtLevel.MAX: 32_768,
 }
-"""Room for reasoning on top of the answer's tokens, since it counts towards the limit."""
+"""Space for reasoning on top of the answer's tokens, since it counts towards the limit."""
 
 
 def effort_word(level: ThoughtLevel) -> str:

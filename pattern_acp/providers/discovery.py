@@ -151,7 +151,7 @@ async def fetch_models(http: HttpClient, settings: ProviderSettings) -> tuple[Li
     """Fetch the provider's own list, with llama-server's separate answer about its model's tools.
 
     Raises:
-        ProviderError: it cannot be had; the sentence says why.
+        ProviderError: it is not available; the sentence says why.
     """
     fetched = await _fetch_list(http, settings)
     return await _with_template(http, settings, fetched)

@@ -37,9 +37,9 @@ class HttpRequest(Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
     begun: str = ""
-    """The text of an answer that broke off, if the server is to go on with it."""
+    """The text of an answer that broke off, if the server is to continue with it."""
     instead: "HttpRequest | None" = None
-    """The same request for a server that refuses to: the model is asked to go on in words."""
+    """The same request for a server that refuses to: the model is asked to continue in words."""
 
 
 def base_url(settings: ProviderSettings) -> str:
@@ -109,9 +109,9 @@ def model_mismatch(settings: ProviderSettings, model: str) -> str:
 def sent_openly(settings: ProviderSettings) -> str:
     """A sentence when what is sent to the provider, its key with it, crosses the internet unencrypted; else empty.
 
-    This machine and private networks are left out: servers there have no certificates, and whoever listens there sees
-    more than a key. A name without a dot, or below a domain that is reserved for such networks (RFC 6761, RFC 6762, RFC
-    8375), is one of them.
+    This machine and private networks are left out: servers there have no certificates, and the one who listens there
+    sees more than a key. A name without a dot, or below a domain that is reserved for such networks (RFC 6761, RFC
+    6762, RFC 8375), is one of them.
     """
     parts = urlsplit(base_url(settings))
     host = parts.hostname or ""

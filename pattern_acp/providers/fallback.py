@@ -92,7 +92,7 @@ class FallbackProvider:
         failed: list[str] = []
         reported = 0
         if self._current.info is not None:
-            # Whoever reckons the costs of a turn knows those of the chosen model.
+            # The one who reckons the costs of a turn knows those of the chosen model.
             if problem := await self._cannot_take(self._current.info, request):
                 raise NoModelLeftError(f"{self._current.info.qualified} cannot continue: {problem}.")
             yield ModelSwitched(self._current.info.qualified, info=self._current.info)
@@ -168,7 +168,7 @@ def has_images(messages: Sequence[Message]) -> bool:
 
 
 def is_outage(error: ProviderError) -> bool:
-    """Return whether another model may succeed in place of this one: never after a refusal, a wrong request or key."""
+    """Return whether another model may succeed instead of this one: never after a refusal, a wrong request or key."""
     return isinstance(error, ProviderOverloadedError | ProviderConnectionError | ProviderStalledError)
 
 

@@ -43,7 +43,7 @@ CONTINUE_CUT = f"The limit of tokens for one answer cut your last message; {_CON
 """Note to the model when its answer was longer than one may be."""
 
 CONTINUE_NOTE, CONTINUE_CUT_NOTE = (str(untrusted_line("note", text)) for text in (CONTINUE, CONTINUE_CUT))
-"""Both as they stand in the conversation. A server that can go on with an answer gets the answer in their place."""
+"""Both as they are in the conversation. A server that can continue with an answer gets the answer in their place."""
 
 CONTINUE_NOTES = frozenset((CONTINUE_NOTE, CONTINUE_CUT_NOTE))
 
@@ -135,7 +135,7 @@ def _plain_name(name: str) -> str:
 
 
 def begun_answer(messages: Sequence[Message]) -> tuple[int, str]:
-    """The text of an answer that stopped in the middle, where the model is asked to go on, and the messages before it.
+    """The text of an answer that stopped in the middle and is to continue, and the messages before it.
 
     Empty text when the conversation does not end so, and when the answer was more than text. An answer that stopped
     several times is one text.
@@ -171,7 +171,7 @@ def resource_text(part: ResourcePart) -> str:
 
 
 def unseen_image(part: ImagePart) -> str:
-    """Text in place of an image that the model cannot see."""
+    """Text instead of an image that the model cannot see."""
     return f"[{part.about}, not shown: this model takes no images]"
 
 

@@ -103,11 +103,11 @@ class Failure(Struct, frozen=True):
     kind: str = ""
     """Type and code of the error, as far as the vendor sends them, joined by a space."""
     whole: str = ""
-    """The message before it was shortened, by which its meaning is told; empty where it is the same."""
+    """The message before it was shortened, by which its meaning is known; empty where it is the same."""
 
     @property
     def words(self) -> str:
-        """All that its meaning is told by."""
+        """All that its meaning is known by."""
         return f"{self.kind} {self.whole or self.message}"
 
 

@@ -115,16 +115,16 @@ class ReusingTransport(httpx.AsyncBaseTransport):
 
 
 class ChunkJoiner:
-    """Joins the chunks of a body that one read brings, so that h11 reads one in place of hundreds.
+    """Joins the chunks of a body that one read brings, so that h11 reads one instead of hundreds.
 
-    A chunk is joined only when all of it is there; everything else, and what is no chunk, goes on as it came.
+    A chunk is joined only when all of it is there; everything else, and what is no chunk, continues as it came.
     """
 
     def __init__(self) -> None:
         self._left = 0
-        """Bytes that are missing of the chunk whose beginning went on."""
+        """Bytes that are missing of the chunk whose beginning continued."""
         self._line = b""
-        """The beginning of a line with a size that went on."""
+        """The beginning of a line with a size that happened."""
         self._is_over = False
 
     def join(self, data: bytes) -> bytes:
@@ -157,7 +157,7 @@ class ChunkJoiner:
         return b"%b%x\r\n%b\r\n%b" % (data[:start], len(joined), joined, data[at:])
 
     def _begun(self, data: bytes) -> int:
-        """Return where the chunk ends whose beginning, or whose line, went on before."""
+        """Return where the chunk ends whose beginning, or whose line, continued before."""
         if self._line:
             end = data.find(b"\n")
             if end < 0:

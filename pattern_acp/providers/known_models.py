@@ -220,7 +220,7 @@ class KnownModels:
         over_http = settings.wire in HTTP_WIRES
         refuses_tools = over_http and self._lists.refuses_tools(settings, model)
         refuses_images = over_http and self._lists.refuses_images(settings, model)
-        # Needed eight times a turn, and computed anew only after a change.
+        # Needed eight times a turn, and computed again only after a change.
         key, known_by = (settings.name, model), (settings, listed, refuses_tools, refuses_images)
         kept = self._kept.get(key)
         if kept is None or kept[0] != known_by:
@@ -298,7 +298,7 @@ class KnownModels:
         }
 
     async def first_list(self, provider: str) -> None:
-        """Fetch the list of one provider that nobody has asked for its list yet, or wait for whoever does."""
+        """Fetch the list of one provider that nobody has asked for its list yet, or wait for the one who does."""
         asked = self._asked.get(provider)
         if asked is not None:
             await asked.wait()

@@ -122,7 +122,7 @@ class CallAssembler(Struct):
             return None
         if delta.index is not None:
             return next((call for call in newest_first if call.wire_index == delta.index), None)
-        # Neither id nor index: a name starts a call, anything else goes on with the last one.
+        # Neither id nor index: a name starts a call, anything else continues with the last one.
         return newest_first[0] if newest_first and not (has_name and newest_first[0].is_begun) else None
 
 
@@ -257,7 +257,7 @@ def _usage(counts: object) -> Usage:
 WireMessage: TypeAlias = dict[str, Json]
 
 DEEPSEEK_BETA = "https://api.deepseek.com/beta/chat/completions"
-"""The address at which DeepSeek goes on with an answer."""
+"""The address at which DeepSeek continues with an answer."""
 
 MISTRALS_ID = 9
 """Characters of an id of a call, letters and digits only, that Mistral and the templates of its models take."""
@@ -278,7 +278,7 @@ def encode_body(
 ) -> bytes:
     """The body, always the same bytes for the same request. `history` is what is encoded of its conversation.
 
-    `begun` is the answer that the server goes on with, behind so many messages.
+    `begun` is the answer that the server continues with, behind so many messages.
     """
     quirks, history = quirks or Quirks(), history or EncodedHistory()
     effort = _effort(request, facts)

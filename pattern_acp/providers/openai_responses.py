@@ -103,7 +103,7 @@ class _Event(msgspec.Struct):
     item: _Item | None = None
     response: _Response | None = None
     object: str | None = None
-    """`response` for an answer that is no stream, and stands in the place of the event."""
+    """`response` for an answer that is no stream, and replaces the event."""
 
 
 class _Open(Struct):

@@ -1,6 +1,6 @@
 """Token buckets: the capacity that a provider still has, as its answers report it.
 
-Owns: the limits of the process, one set for each server, key and model (vendors limit each model by itself), and one
+Owns: the limits of the process, one set for each server, key and model (vendors limit each model on its own), and one
 more for counting; all sessions and subagents draw on the same, and other processes read these reports (`SharedLimits`).
 Must not know: HTTP, wires, and who waits.
 

@@ -86,7 +86,7 @@ def is_refusal(error: ProviderError) -> bool:
 
 
 def without_advice(sentence: str) -> str:
-    """The sentence of a failure without its advice to try again, for a request that is made again by itself."""
+    """The sentence of a failure without its advice to try again, for a request that is made again on its own."""
     return _ADVICE.sub(".", sentence)
 
 

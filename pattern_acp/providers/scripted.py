@@ -9,7 +9,7 @@ Lines with one turn a line. An object may have the turns of subagents too, by th
 
     {"text": "…"}                                       answer text
     {"thinking": "…", "signature": "…"}                 a reasoning block; {"redacted": "…"} for a hidden one
-    {"tool": "read_file", "arguments": {"path": "…"}}   a tool call; `arguments` may be a string, "id" may be given
+    {"tool": "read_file", "arguments": {"path": "…"}}   a tool call; `arguments` may be a string, "id" may be set
     {"usage": {"input_tokens": 10, "output_tokens": 3}} token counts
     {"stop": "end"}                                     a `ProviderStop`, with an optional "detail"; implied at the end
     {"error": "overloaded", "detail": "…"}              one of `ERRORS`
@@ -189,7 +189,7 @@ class ScriptedProvider:
         self._chunk = chunk
         self._repeat = repeat
         self.requests: list[ProviderRequest] = []
-        """Every request so far, in order, when they are kept."""
+        """Every request so far, in order, when they are stored."""
         self._keeps_requests = keeps_requests
         self._played: Counter[str] = Counter()
         self._subagents = dict(subagents or {})

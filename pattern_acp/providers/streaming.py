@@ -1,8 +1,8 @@
 """The common part of all wires: one request, its attempts, and the reading of its stream.
 
 Owns: `WireProvider`, the `Provider` over any wire, and text that servers cut or mark in ways of their own: emoji in two
-halves, thoughts between `<think>` and `</think>`, and what an answer repeats that goes on with another. Must not know:
-a vendor's format (a `ProviderWire` does).
+halves, thoughts between `<think>` and `</think>`, and what an answer repeats that continues with another. Must not
+know: a vendor's format (a `ProviderWire` does).
 """
 
 import logging
@@ -153,7 +153,7 @@ class ThoughtTags:
         if not isinstance(event, TextDelta):
             if not isinstance(event, UsageKnown | ThinkingDelta | ThinkingEnded):
                 yield from self.end()
-            # The text behind a call begins anew.
+            # The text behind a call begins again.
             self._is_over = self._is_over and not isinstance(event, ToolCallBegun)
             yield event
         elif self._is_over:
@@ -276,7 +276,7 @@ handshake); a server that needs longer than this gets a new one."""
 
 QUIET_SECONDS = 5.0
 """Longest wait for more events after the reason for the end of an answer. Gemini, above all with its own tools, sends
-such a reason early and goes on; other servers send no more and leave the connection open."""
+such a reason early and continues; other servers send no more and leave the connection open."""
 
 REFUSED = (400, 422)
 """Statuses with which a server refuses the form of a request."""
@@ -328,7 +328,7 @@ def feed_all(decoder: Decoder, events: Iterable[SseEvent]) -> Iterator[ProviderE
 
 
 def joined_texts(events: Iterable[ProviderEvent]) -> Iterator[ProviderEvent]:
-    """The same events with one text in place of several that follow one another: each piece costs its way on.
+    """The same events with one text instead of several that follow one another: each piece costs its way on.
 
     Text before an error in the same read is handed on before the error.
     """
@@ -438,7 +438,7 @@ class WireProvider:
         self._needs_key = needs_key
         self._sign = sign
         self._refuse_begun: set[str] = set()
-        """Models that do not go on with an answer that is sent as begun."""
+        """Models that do not continue with an answer that is sent as begun."""
 
     @property
     def name(self) -> str:
@@ -510,7 +510,7 @@ class WireProvider:
         async with aclosing(self._wait_for_limit(request, limiter, size)) as waits:
             async for wait in waits:
                 yield wait
-        # Anew for each attempt: a signature is valid for a few minutes.
+        # Again for each attempt: a signature is valid for a few minutes.
         signed = encoded if self._sign is None else await self._sign(encoded)
         async with http.post(signed) as response:
             limiter.observe(response.rate_headers)
@@ -606,7 +606,7 @@ class WireProvider:
 
 
 class _Text:
-    """The stages that mend the text of one answer."""
+    """The stages that repair the text of one answer."""
 
     def __init__(self, wire: str, begun: str) -> None:
         self._halves = HalvesJoiner()

@@ -3,7 +3,7 @@
 Owns: the names in the folder of backups and the rule of which ones stay. Must not know: how a consistent copy is made
 (db/backup.py). Everything here blocks: call it on a worker thread, or where there is no loop.
 
-A name tells what a copy is and when it was made, in UTC: `snapshot-20261128T093000Z.db` was taken by itself and leaves
+A name tells what a copy is and when it was made, in UTC: `snapshot-20261128T093000Z.db` was taken on its own and leaves
 in its turn; `backup-….db` was asked for; `before-restore-…` is a folder with what a restore replaced.
 """
 
@@ -154,7 +154,7 @@ def take_snapshot(
     called now and then; an exception of it ends the copying.
 
     Raises:
-        DatabaseError: the constellation cannot be read, or there is no room.
+        DatabaseError: the constellation cannot be read, or there is no space.
         OSError: the folder cannot be used.
     """
     snapshots = [backup for backup in list_backups(path) if backup.kind == "snapshot"]

@@ -1,7 +1,7 @@
 """Integrity checks of a constellation and its surroundings, and safe repairs.
 
 Owns: the checks behind `doctor` and `doctor --verify`, and carrying out repairs that lose nothing. Must not know: how
-findings are shown. A repair moves and writes anew; it never deletes. Everything here blocks.
+findings are shown. A repair moves and writes again; it never deletes. Everything here blocks.
 """
 
 import platform
@@ -63,7 +63,7 @@ class Health(StrEnum):
 
 
 class Repair(Struct, frozen=True):
-    """A way to mend a finding. Only a `safe` one, which loses nothing, ever runs without being asked for."""
+    """A way to repair a finding. Only a `safe` one, which loses nothing, ever runs without being asked for."""
 
     action: Literal["chmod", "move", "rebuild_search", "begin_histories", "restore"]
     target: str

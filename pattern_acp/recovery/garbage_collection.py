@@ -1,6 +1,6 @@
 """Finding data that nothing needs any more, and deleting it when the user asks.
 
-Owns: the rule of what may go. Must not know: how it is shown. Nothing here runs by itself. Everything here blocks.
+Owns: the rule of what may go. Must not know: how it is shown. Nothing here runs on its own. Everything here blocks.
 """
 
 import re
@@ -157,7 +157,7 @@ def _take(tx: Transaction, one: Sweepable, policy: RetentionPolicy) -> None:
 
 
 def unused_sources(tx: Transaction) -> tuple[ListedSource, ...]:
-    """Kept sources that no session which can still be opened, and no standing permission, points to.
+    """Stored sources that no session which can still be opened, and no standing permission, points to.
 
     None where a session cannot be read: it may need any of them. One with a note of the user stays.
     """

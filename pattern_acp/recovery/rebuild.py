@@ -263,7 +263,7 @@ def rebuild_into(path: Path, target: Path, *, number: int, now_ms: int, progress
         progress("checking what was rebuilt", 0, 1)
         findings, (sessions, blocks) = read_file(target, check_rows), read_file(target, _counts)
     except BaseException:
-        # Half of it must not be taken for a constellation, nor stand in the way of the next attempt.
+        # Half of it must not be taken for a constellation, nor be in the way of the next attempt.
         for ending in ("", *COMPANIONS):
             target.with_name(target.name + ending).unlink(missing_ok=True)
         raise

@@ -4,7 +4,7 @@ Owns: which rows go into which line, and when a generation begins again. Must no
 or when it is time to write. Everything here blocks: call it on a worker thread.
 
 A page is some events with all that follows from them. Its lines are, in this order: the rows of state that one of its
-events changed last, the large payloads, and the events. The last event is what a later page goes on behind, so that a
+events changed last, the large payloads, and the events. The last event is what a later page continues behind, so that a
 page of which the end was cut off is written again; rows that come twice are the same, or newer. The first line of a
 segment names its columns and the schema. Rows that can be deleted without a trace in another are in tables that are
 small, and are written as a whole whenever one of them changed.
@@ -116,7 +116,8 @@ class SegmentExporter:
     def export(self, between: Callable[[], object] = lambda: None) -> Exported | None:
         """Append the missing events; None when another process does it, or uses a newer schema.
 
-        `between` is called after every page; an exception of it ends the writing, and the next call goes on behind it.
+        `between` is called after every page; an exception of it ends the writing, and the next call continues behind
+        it.
 
         Raises:
             DatabaseError: the constellation cannot be read.

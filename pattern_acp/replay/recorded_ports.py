@@ -1,8 +1,8 @@
 """The model, tools, policy, approver, hooks and checks of a replay: each answers as the recorded one did.
 
 Owns: serving recorded answers and results through the ports of the loop. Must not know: any tool. A replayed tool
-touches nothing; the loop's own part of a call is done anew: reading its arguments, the text of a refusal, the report of
-a failure, the result of a cancellation. Words of earlier releases are repeated where they were recorded.
+touches nothing; the loop's own part of a call is done again: reading its arguments, the text of a refusal, the report
+of a failure, the result of a cancellation. Words of earlier releases are repeated where they were recorded.
 """
 
 import re
@@ -168,7 +168,7 @@ def noted(text: str) -> str:
 
 
 def cancel_reason(turn: RecordedTurn) -> str:
-    """The text that stands in the turn for the results of cancelled calls."""
+    """The text that is in the turn for the results of cancelled calls."""
     texts = [call.finished.result_text for call in turn.calls.values() if call.finished and call.finished.interrupted]
     recorded = (reason for reason in CANCEL_REASONS for text in texts if text.startswith(reason))
     return next(recorded, OUT_OF_TIME if turn.out_of_time else CANCELLED_SENTENCE)
@@ -221,7 +221,7 @@ class RecordedRepeats(RepeatGuard):
 
 
 class RecordedPermissions(PermissionChecker):
-    """`PermissionChecker` that repeats recorded decisions, and asks and refuses by itself."""
+    """`PermissionChecker` that repeats recorded decisions, and asks and refuses on its own."""
 
     def __init__(self, position: Position, recorder: TurnRecorder, clock: Clock) -> None:
         super().__init__(PolicyState(Mode.ASK, ()), RecordedApprover(position), recorder, clock=clock)

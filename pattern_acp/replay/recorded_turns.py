@@ -104,7 +104,7 @@ class RecordedRequest(Struct):
 
     @property
     def went_on(self) -> str:
-        """The notice shown when its answer stopped and the turn went on; else empty."""
+        """The notice shown when its answer stopped and the turn continued; else empty."""
         last = self.notices[-1].message if self.notices else None
         is_it = last is not None and last.message_id.endswith(TOLD_AGAIN)
         return "".join(part.text for part in last.parts if isinstance(part, ThinkingPart)) if last and is_it else ""
@@ -333,7 +333,7 @@ class Position:
         return self.turn.requests[place] if place < len(self.turn.requests) else None
 
     def advance(self) -> RecordedRequest | None:
-        """Go on to the next request; None when there is none."""
+        """Continue to the next request; None when there is none."""
         found = self.following
         if found is not None:
             self._index += 1

@@ -334,7 +334,7 @@ class TurnReplay:
     async def before_request(self, info: ModelInfo, request: ProviderRequest) -> TurnEnd | None:
         """See `RequestGate.before_request`."""
         if self._position.is_beyond:
-            # A budget may have ended the turn; its sentence says so, and without one the loop went on by itself.
+            # A budget may have ended the turn; its sentence says so, and without one the loop continued on its own.
             ended = self._turn.ended
             self._position.is_beyond = ended is None or not ended.sentence
             return TurnEnd(ended.stop_reason, ended.sentence) if ended is not None else TurnEnd(StopReason.END_TURN)

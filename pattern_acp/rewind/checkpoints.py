@@ -1,10 +1,10 @@
 """Checkpoints of one session: what it changed in files, and the moments to which it can go back.
 
-Owns: keeping the state of a file before the session changes it, what the session left it as, which files a command
+Owns: saving the state of a file before the session changes it, what the session left it as, which files a command
 changed as the user is shown them, and the event that closes an interval. Must not know: how going back works
 (`rewind/execution.py`).
 
-A state is kept before the change is made (`FilesSaved`), so that a crash between loses nothing: the next start finds
+A state is stored before the change is made (`FilesSaved`), so that a crash between loses nothing: the next start finds
 files that were saved and never checkpointed (`recover`). Every turn ends with a checkpoint: in the transaction of its
 end when it changed no file, else right behind it, once the files are read.
 """
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 INTERVAL_BYTES = 100_000_000
-"""Most bytes of files that are kept between two checkpoints; what is beyond is named and left out."""
+"""Most bytes of files that are stored between two checkpoints; what is beyond is named and left out."""
 
 TOO_MUCH = f"more than {INTERVAL_BYTES // 1_000_000} MB of files were changed since the checkpoint before"
 
@@ -113,7 +113,7 @@ class CheckpointFacts(Struct, frozen=True):
 def append_checkpoint(tx: Transaction, scope: RewindScope, facts: CheckpointFacts, *, at_ms: int) -> int:
     """Append the event of a checkpoint, with where the journal and memory are now; the number of the event.
 
-    Whoever writes the transaction makes sure that the session is this process's.
+    The one who writes the transaction makes sure that the session is this process's.
     """
     from pattern_acp.memory.sharing import block_points
 
@@ -145,7 +145,7 @@ class _HeldContents:
         self._bytes = 0
 
     def hold(self, captured: Captured) -> FileState:
-        """The state as it is recorded; one without its content where there is no more room."""
+        """The state as it is recorded; one without its content where there is no more space."""
         state, content = captured.state, captured.content
         if content is None or state.digest in self._contents:
             return state
@@ -193,10 +193,10 @@ class Checkpoints:
     ) -> "AsyncGenerator[ShownChanges | None, None]":
         """Around the effect of a tool call: a checkpoint before a risky one, and a look for what a command changed.
 
-        `found` is given the paths of what a command changed.
+        `found` gets the paths of what a command changed.
 
         Raises:
-            DatabaseError: the state before could not be kept; the call must not run.
+            DatabaseError: the state before could not be stored; the call must not run.
         """
         runs = any(_may_change_files(access) for access in accesses)
         if self._open and (runs or sum(isinstance(access, WritePath) for access in accesses) > 1):
@@ -261,7 +261,7 @@ class Checkpoints:
         """Keep what is at these paths, which are about to be changed.
 
         Raises:
-            DatabaseError: it could not be kept; the change must not be made.
+            DatabaseError: it could not be stored; the change must not be made.
         """
         wanted = [place for place in self._places(paths) if place]
         saved: list[SavedFile] = []

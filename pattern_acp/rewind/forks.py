@@ -30,7 +30,7 @@ from pattern_acp.rewind.checkpoints import RewindScope
 from pattern_acp.rewind.plan import Target, UnknownPointError
 
 MARK = " (fork)"
-"""Stands behind the parent's title."""
+"""Is behind the parent's title."""
 
 
 class TurnUnknownError(InvalidRequestError):

@@ -322,7 +322,7 @@ async def _write_all(
 ) -> str:
     """Write the files, several at once; the sentence of the first failure, empty when all are written.
 
-    `written` is given each write that was begun.
+    `written` gets each write that was begun.
     """
     failures: list[str] = []
     left = iter(writes)

@@ -9,7 +9,7 @@ it shares are counted and listed, too: files and memory go back to them, the con
 
 Only what the session changed is put back: a file gets the state that it had before the session's first change behind
 the moment. A file counts as changed by others when it is not what the session left, now or between two of its changes.
-One that is too large to be kept is in conflict too, since going back has to be something that can be undone.
+One that is too large to be stored is in conflict too, since going back has to be something that can be undone.
 
 Memory is put back as new changes by the user: each block to its version then when nobody else wrote since, else write
 by write, so that what others wrote stays. Doing it twice is as once.
@@ -286,7 +286,7 @@ def list_points(recorded: Sequence[Recorded]) -> tuple[Point, ...]:
 
 
 def _with_named(recorded: Sequence[Recorded]) -> list[Recorded]:
-    """The kept events, and what a user named, where it still is a moment of them.
+    """The stored events, and what a user named, where it still is a moment of them.
 
     Going back to a checkpoint drops its own event, which follows the moment.
     """
@@ -466,7 +466,7 @@ class RewindPlan(Struct, frozen=True):
     def chosen(self, *, overwrite: bool) -> tuple[FileChange, ...]:
         """The changes of files that would be made, in their order; those in conflict only with `overwrite`."""
         chosen = [file for file in self.files if not file.problem and (overwrite or not file.conflict)]
-        # What goes makes room first, inner ones before outer ones: a file may come where a folder is, and the reverse.
+        # What goes makes space first, inner ones before outer ones: a file may come where a folder is, and the reverse.
         chosen.sort(key=lambda file: -len(Path(file.path).parts) if file.then.kind == "missing" else 0)
         return tuple(FileChange(file.path, file.now, file.then) for file in chosen)
 
@@ -592,7 +592,7 @@ def _plan_file(
         return PlannedFile(path, MISSING, then, problem=NAMELESS)
     now = capture_in_place(path).state
     if then.is_folder:
-        # What was in it is put back by itself, as far as it is known.
+        # What was in it is put back on its own, as far as it is known.
         then = now if now.is_folder else MISSING
     if now == then:
         return None

@@ -1,4 +1,4 @@
-"""A summary of what went on while a persona was away, shown at the first turn of a new session.
+"""A summary of what happened while a persona was away, shown at the first turn of a new session.
 
 Owns: what is gathered for it, the tool call that shows it, and recording where a session stood when it is closed. Must
 not know: the words (`context/catch_up.py`).
@@ -75,7 +75,7 @@ async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence
 
 
 async def _gather(shared: "Constellation", state: "SessionState", block_ids: Sequence[str]) -> Absence | None:
-    # Late: a session is there before anything went on.
+    # Late: a session is there before anything continued.
     from pattern_acp.journal.handoffs import handoffs_since
 
     persona, now_ms = state.persona.name, shared.clock.now_ms()

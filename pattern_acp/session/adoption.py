@@ -67,7 +67,7 @@ MOST_DIFF = 20_000
 
 
 class Followed(Struct, frozen=True):
-    """The instructions that a session goes on with, and sentences on what changed."""
+    """The instructions that a session continues with, and sentences on what changed."""
 
     compiled: InstructionsCompiled
     persona: PersonaRef
@@ -83,9 +83,9 @@ async def follow_definitions(
     compiled: InstructionsCompiled,
     sources: Mapping[str, KeptSource],
 ) -> Followed:
-    """The instructions that a session goes on with; it has the lease, so that what it adopts is recorded.
+    """The instructions that a session continues with; it has the lease, so that what it adopts is recorded.
 
-    `sources` are those that are kept of it.
+    `sources` are those that are stored of it.
 
     Raises:
         DatabaseError: what is adopted could not be recorded.
@@ -136,7 +136,7 @@ async def follow_definitions(
 async def _follow_forgotten(
     shared: Constellation, place: Place, row: "SessionRow", compiled: InstructionsCompiled
 ) -> Followed:
-    """Go on with today's persona, since words of the recorded one were forgotten."""
+    """Continue with today's persona, since words of the recorded one were forgotten."""
     now, sentences = await persona_of_today(shared, row.persona, Persona(row.persona, persona_part(compiled.system)))
     if now.identity == compiled.identity:
         return Followed(compiled, now.ref)
@@ -233,7 +233,7 @@ async def list_definitions(session: "Session") -> str:
 
 
 def persona_in_force(session: "Session") -> Persona:
-    """The persona of a session as it goes on with it."""
+    """The persona of a session as it continues with it."""
     state = session.state
     known = state.persona.sources
     return persona_of(state.persona.name, known) if known else Persona(state.persona.name, persona_part(state.system))
@@ -275,7 +275,7 @@ async def compare_definitions(session: "Session") -> str:
 
 
 async def adopt_definitions(session: "Session", *, with_permissions: bool = False) -> str:
-    """Go on with today's definitions; `with_permissions` names the persona as it was as the predecessor of today's.
+    """Continue with today's definitions; `with_permissions` names the persona as it was as the predecessor of today's.
 
     Raises:
         DatabaseError: it could not be recorded.

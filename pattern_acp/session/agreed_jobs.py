@@ -2,7 +2,7 @@
 
 Owns: when a job moves, and what the model reads of it. Must not know: what an estimate is made of (`jobs/quote.py`), or
 how holds are counted (`jobs/store.py`). A job is worked on in a turn of its session; a turn that ends early, or a
-process that is killed, leaves it where it is, and `/job resume N` goes on.
+process that is killed, leaves it where it is, and `/job resume N` continues.
 """
 
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from pattern_acp.session.turn_tools import TurnTools
 
 SOURCE = "job"
-"""Source of what the model is told of a job."""
+"""Source of what the model learns of a job."""
 
 MOST_FAILED_ROUNDS = 3
 """Times that a check may fail behind an answer before the job ends with it."""
@@ -91,7 +91,7 @@ HELP = (
 
 
 async def run_job(session: "Session", argument: str) -> str | TurnEnd | None:
-    """Answer /job; None when the turn goes on to work on a job.
+    """Answer /job; None when the turn continues to work on a job.
 
     Raises:
         PatternError: a sentence about what is wrong.
@@ -308,7 +308,7 @@ class UnderWay(Struct, frozen=True):
 
 
 async def work_on(session: "Session", row: JobRow, quoted: JobQuoted, since: UnderWay | None = None) -> None:
-    """Begin, or go on with, the work in this turn: what follows of it is the job's.
+    """Begin, or continue with, the work in this turn: what follows of it is the job's.
 
     `since` is the use so far of a turn that is under way, whose model reads of the job with its next request.
     """
@@ -359,7 +359,7 @@ async def work_on(session: "Session", row: JobRow, quoted: JobQuoted, since: Und
 
 
 async def _answer_as(session: "Session", name: str) -> None:
-    """Go on as the persona of a job, or as the session's own behind it; the models stay.
+    """Continue as the persona of a job, or as the session's own behind it; the models stay.
 
     Raises:
         OptionUnusableError: its file cannot be read.
@@ -397,7 +397,7 @@ def _told(row: JobRow, terms: JobTerms, hold: JobHold, *, resumed: bool) -> str:
 
 
 async def gets_more_time(session: "Session", turn_id: TurnId, end: TurnEnd, budget: Budget) -> bool:
-    """Ask the user for more time where the job's is over; True when the turn goes on."""
+    """Ask the user for more time where the job's is over; True when the turn continues."""
     job = session.state.job
     if job is None or end.failure != LIMIT_REACHED or job.hold.milliseconds is None:
         return False
@@ -436,7 +436,7 @@ async def gets_more_time(session: "Session", turn_id: TurnId, end: TurnEnd, budg
 
 
 async def job_wants_more(session: "Session", turn_id: TurnId, tools: "TurnTools") -> bool:
-    """Run the checks behind an answer; True when one failed and the model is to go on.
+    """Run the checks behind an answer; True when one failed and the model is to continue.
 
     Raises:
         DatabaseError: a check could not be recorded; the turn stops.
@@ -484,7 +484,7 @@ def _since(job: RunningJob, seconds: float) -> int:
 
 
 async def after_work(session: "Session", turn_id: TurnId, end: TurnEnd, tools: "TurnTools") -> TurnEnd:
-    """Settle the job behind the last answer, or say how it can go on; the end of the turn.
+    """Settle the job behind the last answer, or say how it can continue; the end of the turn.
 
     Raises:
         DatabaseError: it could not be recorded.
@@ -608,7 +608,7 @@ async def _resume(session: "Session", row: JobRow) -> str | TurnEnd | None:
 
 
 async def _settle_again(session: "Session", row: JobRow, quoted: JobQuoted) -> TurnEnd:
-    """Run the checks anew for a job that was being settled, and write its receipt."""
+    """Run the checks again for a job that was being settled, and write its receipt."""
     # Late: only what calls tools needs them.
     from pattern_acp.session.turn_tools import own_tools
 

@@ -1,7 +1,7 @@
 """Budgets: what a turn, a session and a day may cost, held against the journal before every model request.
 
 Owns: limits in force, reservations of running requests, the notice at 80 %, and the question to the user at the limit.
-Must not know: prices, or how a turn goes on.
+Must not know: prices, or how a turn continues.
 
 A request that may be sent sets aside what it is expected to use until it has ended (journal/usage.py), so that
 those side by side (subagents, other windows) do not all spend the same rest.
@@ -181,7 +181,7 @@ async def spent_now(shared: "Constellation", session_id: "SessionId", turn_id: T
 
 
 class BudgetGate:
-    """Checks each model request of a turn against budgets. `may_switch`: whether it can go on with another model."""
+    """Checks each model request of a turn against budgets. `may_switch`: whether it can continue with another model."""
 
     def __init__(
         self,
@@ -265,9 +265,9 @@ class BudgetGate:
         return reached is None
 
     async def refusal(self, info: ModelInfo, tokens: int, output: int) -> str:
-        """Why a model may not stand in for the one that failed: a budget has no room for it; nobody is asked.
+        """Why a model may not replace the one that failed: a budget has no space for it; nobody is asked.
 
-        When it may, what it is expected to use is set aside in the place of what the failed one was.
+        When it may, what it is expected to use is set aside instead of what the failed one was.
 
         Raises:
             DatabaseError: what was spent could not be read.
@@ -431,9 +431,9 @@ class BudgetQuestion(Struct, frozen=True):
     reached: Reached
 
     async def ask(self, info: ModelInfo, *, may_switch: bool) -> TurnEnd | None:
-        """Ask how it goes on; the end of the turn, or None when the request may be tried again.
+        """Ask how it continues; the end of the turn, or None when the request may be tried again.
 
-        `may_switch`: whether the turn can go on with another model.
+        `may_switch`: whether the turn can continue with another model.
 
         Raises:
             DatabaseError: the question or its answer could not be recorded.
@@ -512,7 +512,7 @@ class BudgetQuestion(Struct, frozen=True):
 
 
 def cheaper_model(shared: "Constellation", state: "SessionState", info: ModelInfo, tokens: int) -> ModelInfo | None:
-    """A model to go on with for less: the best of the same provider at half the price or less, else one for nothing."""
+    """A model to continue with for less: the best of the same provider at half the price or less, else a free one."""
     models = shared.models
     fitting = [
         other

@@ -136,7 +136,7 @@ class ChangedFile(Struct, frozen=True):
 def changed_files(events: Iterable[Event]) -> tuple[ChangedFile, ...]:
     """The files that completed calls changed, in the order of their first change.
 
-    Those that were changed back are left out, and so are those that were made and taken away again.
+    Those that were changed back are left out, and so are those that were made and removed again.
 
     What a formatter among the checks made of them counts, and is no edit. What subagents changed is in the calls of
     their threads; the call that they ran for repeats it.
@@ -151,7 +151,7 @@ def changed_files(events: Iterable[Event]) -> tuple[ChangedFile, ...]:
         name = names.get(event.call_id, "")
         if name == DELEGATE or name.startswith(MEMORY_TOOLS):
             continue
-        # A formatter that fails, as when it cannot mend all, has changed the files all the same.
+        # A formatter that fails, as when it cannot repair all, has changed the files all the same.
         if event.status is not ToolCallStatus.COMPLETED and name != CHECK_CALL:
             continue
         for item in event.content:

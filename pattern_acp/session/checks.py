@@ -1,6 +1,6 @@
 """Checks of a session after edits: the user's and, while it is trusted, the project's, and its language servers.
 
-Owns: which are in force, and that what they find at the end of a turn lets it go on. Must not know: how a check runs
+Owns: which are in force, and that what they find at the end of a turn lets it continue. Must not know: how a check runs
 (`turn/checks.py`), or how a language server is spoken to.
 """
 
@@ -66,7 +66,7 @@ def checks_in_force(state: "SessionState", trust: "FolderTrust") -> tuple[CheckS
 def checks_of(
     session: "Session", permissions: PermissionChecker, context: ToolContext, recorder: TurnRecorder | None = None
 ) -> ConfiguredChecks:
-    """The checks of one turn; `recorder` is where they are recorded, the session's own unless it is given."""
+    """The checks of one turn; `recorder` is where they are recorded, the session's own unless one is passed."""
     shared, recorder = session.constellation, recorder or session.recorder
 
     async def confirm() -> tuple[CheckSettings, ...]:
@@ -82,7 +82,7 @@ def checks_of(
 
 
 async def checks_want_more(state: "SessionState", turn_id: TurnId, checks: ConfiguredChecks) -> bool:
-    """Run the checks of the turn's end; whether one failed, so that the model should go on with what it found.
+    """Run the checks of the turn's end; whether one failed, so that the model should continue with what it found.
 
     Raises:
         DatabaseError: a check could not be recorded; the turn stops.
@@ -101,7 +101,7 @@ DIAGNOSTICS_CALL = "diagnostics"
 """Name of the calls that show new errors."""
 
 MOST_ERRORS = 20
-"""Errors that are told at once; the first ones are what can be mended."""
+"""Errors that are reported at once; the first ones are what can be repaired."""
 
 MESSAGE_CHARACTERS = 400
 
@@ -187,7 +187,7 @@ class ChecksAndDiagnostics:
 
 
 async def diagnostics_want_more(session: "Session", turn_id: TurnId) -> bool:
-    """Look once more for errors of edits that servers had not judged in time; whether the model should mend some.
+    """Look once more for errors of edits that servers had not judged in time; whether the model should repair some.
 
     Raises:
         DatabaseError: the errors could not be recorded; the turn stops.

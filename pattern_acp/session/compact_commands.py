@@ -1,6 +1,6 @@
 """Slash commands about the model's window: /compact and /pin.
 
-Owns: what they answer. Must not know: how room is made.
+Owns: what they answer. Must not know: how space is made.
 """
 
 from typing import TYPE_CHECKING

@@ -113,7 +113,7 @@ if TYPE_CHECKING:
 
 
 SUMMARY_SECONDS = 180.0
-"""Longest that a summary may take before the conversation goes on without one."""
+"""Longest that a summary may take before the conversation continues without one."""
 
 RECORD_SECONDS = 1.0
 """Longest that recording the end of a cancelled compaction may take (invariant 3)."""
@@ -254,9 +254,9 @@ class _Known(Struct, frozen=True):
 async def compact(
     session: "Session", turn_id: TurnId, model: ModelInUse, wanted: CompactionRequest, spend: Spend, gate: "BudgetGate"
 ) -> Outcome | None:
-    """Make room in the conversation; None when too little would be gained, or a hook does not want it.
+    """Make space in the conversation; None when too little would be gained, or a hook does not want it.
 
-    `spend` counts what a summary used; `gate`, the one that the stand-ins of `model` ask, has room for it or not.
+    `spend` counts what a summary used; `gate`, the one that the stand-ins of `model` ask, has space for it or not.
 
     Raises:
         DatabaseError: it could not be recorded, and was not done.
@@ -392,7 +392,7 @@ def _own_words(state: "SessionState", plan: _Plan) -> str:
 
 
 def _words(plan: _Plan, said: str) -> tuple[str, str, str]:
-    """Text in place of the removed messages, the strategy that was used in the end, and why no other.
+    """Text instead of the removed messages, the strategy that was used in the end, and why no other.
 
     `said` is in it where that leaves it shorter than what it replaces.
     """

@@ -72,10 +72,10 @@ class Models(Protocol):
         tokens_of: Callable[[ProviderRequest], int],
         refusal: Callable[[ModelInfo, int, int], Awaitable[str]] | None = None,
     ) -> Provider:
-        """`provider`, behind which other models stand in for one turn when it is out, as the user set up.
+        """`provider`, behind which other models replace one turn when it is out, as the user set up.
 
         `tokens_of` says about how many tokens a request has for the model that it names; `refusal` why a model may not
-        stand in for a request of so many tokens and so long an answer, empty when it may.
+        replace a request of so many tokens and so long an answer, empty when it may.
         """
         ...
 
@@ -169,7 +169,7 @@ class Constellation(Struct):
     git_status: AskGit | None = None
     """The state of the repository around a folder, within so many seconds; None: nobody can say."""
     folder_changes: FolderChanges | None = None
-    """Finds out what commands changed in files; None: only what file tools change is kept."""
+    """Finds out what commands changed in files; None: only what file tools change is stored."""
     recall_seconds: float = RECALL_SECONDS
     """Longest a turn waits for what is recalled."""
     handoff_seconds: float = HANDOFF_SECONDS
@@ -177,7 +177,7 @@ class Constellation(Struct):
     pause_of_watches: Callable[[], Awaitable[None]] = _pause_of_watches
     """Passes the time between two looks for what a watch of a group watches."""
     turn_began: anyio.Event = field(default_factory=anyio.Event)
-    """Set when a turn begins; whoever waits for the next one puts a new event in its place."""
+    """Set when a turn begins; the one who waits for the next one puts a new event in its place."""
     background: TaskGroup | None = None
     """Runs what outlives a turn: background commands; None: there are none."""
     sandboxing: "Sandboxing | None" = None
@@ -190,7 +190,7 @@ class Constellation(Struct):
     """Makes the language servers of a session, of its settings, its folders, and whether they are trusted; None: there
     are none."""
     pauses: RetryPolicy = field(default_factory=RetryPolicy)
-    """Pauses before the model is asked to go on with an answer that broke off."""
+    """Pauses before the model is asked to continue with an answer that broke off."""
     platform: str = ""
     machine: Callable[[], Machine] = Machine
     """Looks for the shell and programs of commands; blocks, so it runs in a worker thread."""

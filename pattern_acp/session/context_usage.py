@@ -50,7 +50,7 @@ def stable_part(session: "Session") -> Stable:
 
 
 def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[Tool, ...]:
-    """The tools that a model, the session's own unless it is given, has in this mode; those of MCP servers last."""
+    """The tools that a model, the session's own unless one is passed, has in this mode; those of MCP servers last."""
     state, plan = session.state, session.state.policy.mode is Mode.PLAN
     more = (*skill_tools(session.state, mode_is_plan=plan), *session.mcp.toolbox.offered(mode_is_plan=plan))
     is_elsewhere = session.constellation.elsewhere is not None

@@ -39,7 +39,7 @@ DIFF_CHARACTERS = 60_000
 """Characters of the whole answer of /diff; an editor gets it as one message."""
 
 LEAST_CHARACTERS = 600
-"""Characters that each file is given all the same."""
+"""Characters that each file gets all the same."""
 
 FILES_SHOWN = 100
 """Most files whose diffs are shown; `/diff PATH` shows the others."""
@@ -52,7 +52,7 @@ GIT_SECONDS = 2.0
 
 
 async def run_clear(session: "Session", argument: str) -> str:
-    """Let the model's context start anew."""
+    """Let the model's context start again."""
     if argument:
         raise CommandMisusedError("/clear takes nothing behind it; it clears the conversation, not memory.")
     count = len(session.state.history)

@@ -1,9 +1,9 @@
 """Definitions that a session points at by identity, and which of them, or of those of today, are in force.
 
-Owns: what is recorded of a session's skills and commands, that their sources are kept with it, and what of a change
-counts by itself. Must not know: where files lie, or how a change is told and adopted (session/adoption.py).
+Owns: what is recorded of a session's skills and commands, that their sources are stored with it, and what of a change
+counts on its own. Must not know: where files lie, or how a change is reported and adopted (session/adoption.py).
 
-A session goes on with what it has. What the user agreed to as it is now counts at once, and so does what is new: a
+A session continues with what it has. What the user agreed to as it is now counts at once, and so does what is new: a
 changed file of a project that is trusted again, a bundle that was updated. A changed file of the user's own waits for
 `/definitions adopt`, unless `[definitions] follow` says otherwise.
 """
@@ -44,7 +44,7 @@ Written: TypeAlias = SkillDefinition | CommandDefinition
 """A definition that people write as files."""
 
 Load: TypeAlias = Callable[[PinnedDefinition], Written | None]
-"""Makes a definition from its kept source."""
+"""Makes a definition from its stored source."""
 
 
 WRITTEN = frozenset({"skill", "command"})
@@ -80,7 +80,7 @@ def pins_of(definitions: Definitions) -> tuple[PinnedDefinition, ...]:
 def in_force(
     pins: Sequence[PinnedDefinition], today: Definitions, follow: "Follow", load: Load, *, granted: bool
 ) -> tuple[Definitions, tuple[DefinitionChange, ...]]:
-    """The definitions that a session goes on with, and how those of today differ.
+    """The definitions that a session continues with, and how those of today differ.
 
     `granted` says that the folder is trusted as it is.
     """
@@ -102,7 +102,7 @@ def in_force(
     for symbol, pin in known.items():
         if kind_of(pin) not in WRITTEN:
             continue
-        # A bundle that is gone was taken away whole, by the user.
+        # A bundle that is gone was removed whole, by the user.
         leaves = follow == "adopt" or pin.tier.partition(" ")[0] in AGREED
         kept = None if leaves else load(pin)
         if kept is not None:
@@ -118,7 +118,7 @@ def _identity(each: Written) -> str:
 
 
 def loaded(pin: PinnedDefinition, kept: KeptSource) -> Written | None:
-    """A definition from its kept source; None when it cannot be used any more, or is not the one that the pin names."""
+    """A definition from its stored source; None when it cannot be used any more, or is not the one of the pin."""
     if pin.symbol != kept.symbol:
         return None
     name = name_of(pin)
@@ -132,7 +132,7 @@ def loaded(pin: PinnedDefinition, kept: KeptSource) -> Written | None:
 
 
 def chosen_follow(tx: "Transaction", project: str) -> str:
-    """The choice of the user for a project, in place of the setting `definitions.follow`; empty for none.
+    """The choice of the user for a project, instead of the setting `definitions.follow`; empty for none.
 
     Raises:
         DatabaseError: the file cannot be read.
@@ -142,7 +142,7 @@ def chosen_follow(tx: "Transaction", project: str) -> str:
 
 
 class SourceToKeep(Struct, frozen=True):
-    """A source that is to be kept with the event that names it."""
+    """A source that is to be stored with the event that names it."""
 
     identity: str
     symbol: str
@@ -156,7 +156,7 @@ class SourceToKeep(Struct, frozen=True):
 async def sources_to_keep(
     database: "Database", definitions: Definitions, cwd: str, others: Iterable[Sequence[DefinitionSource]] = ()
 ) -> tuple[SourceToKeep, ...]:
-    """The sources of some definitions, of those that are not kept yet.
+    """The sources of some definitions, of those that are not stored yet.
 
     `others` are those of the session besides, such as its persona, each before all that it includes.
 
@@ -214,7 +214,7 @@ async def take_definitions(session: "Session") -> tuple[DefinitionChange, ...]:
 
 
 def kept_of(session: "Session", pin: PinnedDefinition) -> Written | None:
-    """The definition under a pin, from its kept source; None when that was not read, or cannot be used."""
+    """The definition under a pin, from its stored source; None when that was not read, or cannot be used."""
     kept = session.state.sources.get(pin.identity)
     return loaded(pin, kept) if kept is not None else None
 
@@ -256,7 +256,7 @@ def keeping(sources: Sequence[SourceToKeep]) -> "Callable[[Transaction], None]":
 
 
 def drift_of(changes: Iterable[DefinitionChange]) -> tuple[Drift, ...]:
-    """Those of some changes that the user is told of."""
+    """Those of some changes that the user learns of."""
     return tuple(
         Drift(SeenDefinition(change.symbol, change.word, change.identity), change.sentence, change.counts)
         for change in changes
@@ -274,7 +274,7 @@ def tell_drift(state: "SessionState", found: Iterable[Drift]) -> None:
 
 
 def told_drift(recorded: Iterable[Recorded]) -> set[SeenDefinition]:
-    """The drift that the user was told of since they adopted something last."""
+    """The drift that the user has heard of since they adopted something last."""
     told: set[SeenDefinition] = set()
     for entry in recorded:
         if isinstance(entry.event, InstructionsCompiled) and entry.actor is Actor.HUMAN:

@@ -3,8 +3,8 @@
 Owns: which claims those are, and when a call is held until the model has read of the files. Must not know: what becomes
 of a call that meets claims (`policy/decide.py`), what patterns mean, or the words (`memory/path_notes.py`).
 
-What the model knows is told by its conversation alone: an entry whose id stands in the result of a call is known, for
-as long as that result is there. So a trap is told once, again after the conversation lost it (compaction, /clear,
+What the model knows is reported by its conversation alone: an entry whose id is in the result of a call is known, for
+as long as that result is there. So a trap is reported once, again after the conversation lost it (compaction, /clear,
 /rewind), and a session that is loaded knows the same as before. A corrected entry has another id.
 """
 
@@ -63,7 +63,7 @@ class EditWarnings:
         self._lands = lands
         self._heard_by = queue
         self._told: dict[str, int] = {}
-        """Ids that were told, with the length of the conversation then: its result may not stand in it yet."""
+        """Ids that were reported, with the length of the conversation then: its result may not be in it yet."""
 
     async def claims(self, accesses: Sequence[Access]) -> "tuple[ClaimElsewhere, ...]":
         """Claim the files, unless another open session does; the claims of others that the call meets.

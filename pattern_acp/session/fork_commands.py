@@ -1,6 +1,6 @@
 """/merge and /discard, and the question of /fork: what becomes of memory that was forked with a conversation.
 
-Owns: what is asked, what is shown before, and which memory the session goes on with. Must not know: how memory is
+Owns: what is asked, what is shown before, and which memory the session continues with. Must not know: how memory is
 forked or merged (memory/service/forking.py). What is asked about is worked out first, in a transaction that is rolled
 back; when memory changed before the answer, nothing is done.
 """
@@ -118,7 +118,7 @@ async def run_discard(session: "Session", argument: str) -> str:
 
 
 async def leave_ended_fork(session: "Session") -> None:
-    """Go on with the memory that the session's was forked from, once another session has merged or discarded it.
+    """Continue with the memory that the session's was forked from, once another session has merged or discarded it.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -139,7 +139,7 @@ _Done = TypeVar("_Done")
 
 
 async def _end(session: "Session", work: Callable[[Transaction], _Done]) -> _Done:
-    """End the fork as `work` does, and go on with the memory that it was forked from."""
+    """End the fork as `work` does, and continue with the memory that it was forked from."""
     done = await session.constellation.database.write(work)
     _go_on(session)
     return done

@@ -65,7 +65,7 @@ async def switch_watch(session: "Session", argument: str) -> str:
     """Switch a watch on or off.
 
     Raises:
-        CommandMisusedError: there is no such watch, or another word stands behind it.
+        CommandMisusedError: there is no such watch, or another word is behind it.
         PatternError: it cannot be used here.
     """
     name, _, word = argument.strip().partition(" ")

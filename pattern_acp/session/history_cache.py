@@ -1,7 +1,7 @@
 """The conversation of a session as its journal has it.
 
-Owns: reading it again after a turn that did not end by itself, or when words of it were forgotten. Must not know: how a
-turn runs. What was read once is not read again: each reading begins behind the last turn that the one before saw end.
+Owns: reading it again after a turn that did not end on its own, or when words of it were forgotten. Must not know: how
+a turn runs. What was read once is not read again: each reading begins behind the last turn that the one before saw end.
 """
 
 from typing import TYPE_CHECKING

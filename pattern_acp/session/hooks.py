@@ -1,6 +1,6 @@
 """The hooks of a session: those of the user, and those of the project while it is trusted.
 
-Owns: which run at which event, what they are told of the session, and how their words reach the user and the model.
+Owns: which run at which event, what they learn of the session, and how their words reach the user and the model.
 Must not know: how a command runs, or how a verdict changes policy (`turn/tool_hooks.py`).
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_CONTINUATIONS = 5
-"""Number of times that hooks may let one turn go on after the model ended it."""
+"""Number of times that hooks may let one turn continue after the model ended it."""
 
 PERMISSION_MODES = {
     Mode.ASK: "default",
@@ -149,7 +149,7 @@ async def before_prompt(session: "Session", turn_id: TurnId) -> TurnEnd | None:
 
 
 async def after_answer(session: "Session", turn_id: TurnId, *, active: bool) -> bool:
-    """Run the hooks of the turn's end; whether they want it to go on, with their reason as what comes next."""
+    """Run the hooks of the turn's end; whether they want it to continue, with their reason as what comes next."""
     opinion = await run_event(session, turn_id, "Stop", {"stop_hook_active": active})
     return _goes_on(session.state, "Stop", opinion)
 
@@ -157,7 +157,7 @@ async def after_answer(session: "Session", turn_id: TurnId, *, active: bool) -> 
 async def after_report(
     session: "Session", turn_id: TurnId, queue: "InjectionQueue", *, kind: str, active: bool
 ) -> bool:
-    """Run the hooks of a subagent's end; whether they want it to go on, with their reason as what comes next."""
+    """Run the hooks of a subagent's end; whether they want it to continue, with their reason as what comes next."""
     told: dict[str, Json] = {"stop_hook_active": active, "agent_type": kind}
     opinion = await run_event(session, turn_id, "SubagentStop", told, subject=kind)
     return _goes_on(queue, "SubagentStop", opinion)
@@ -175,7 +175,7 @@ class SessionToolHooks:
     """`turn.tool_hooks.ToolHooks` of one turn; a call that ran may also bring the instructions of its folder."""
 
     def __init__(self, session: "Session", queue: "InjectionQueue | None" = None) -> None:
-        """`queue` is the conversation that makes the calls, the session's unless it is given."""
+        """`queue` is the conversation that makes the calls, the session's unless one is passed."""
         self.stop = ""
         self._session = session
         self._heard_by = queue or session.state
@@ -229,7 +229,7 @@ class SessionToolHooks:
 
 
 def hooked_name(call: ToolCallView) -> str:
-    """The tool that hooks are told of: renaming changes files as a patch does, though another tool does it."""
+    """The tool that hooks learn of: renaming changes files as a patch does, though another tool does it."""
     return "apply_patch" if call.name == "code_map" and call.kind is ToolKind.EDIT else call.name
 
 

@@ -149,7 +149,7 @@ def differs(then: InstructionFile, now: ProjectInstruction) -> bool:
 
 _GONE = (0, 0)
 _UNSEEN: tuple[int, int] = (-1, -1)
-"""In place of the time of change and the size of a file that joined the conversation since it was looked at."""
+"""Instead of the time of change and the size of a file that joined the conversation since it was looked at."""
 
 
 def _stamps(files: Sequence[InstructionFile], expected: str) -> tuple[tuple[int, int], ...]:
@@ -187,7 +187,7 @@ def _is_known(queue: "InjectionQueue | SessionState", addition: Addition) -> boo
 
 
 def _told(queue: "InjectionQueue | SessionState") -> dict[str, int]:
-    """The nested files that the conversation holds, by source as its mark has it, with the size of what was told."""
+    """The nested files that the conversation holds, by source as its mark has it, with the size of their text."""
     return {f"instructions {path}": len(text.encode("utf-8", "replace")) for path, text in _told_texts(queue).items()}
 
 

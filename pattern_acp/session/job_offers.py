@@ -1,6 +1,6 @@
 """Offers of jobs in the middle of a turn: the model has planned, or delegates, more than `[jobs] ask_above`.
 
-Owns: the estimate of the work ahead, and the one question about it. Must not know: how a job goes on
+Owns: the estimate of the work ahead, and the one question about it. Must not know: how a job continues
 (`session/agreed_jobs.py`). A turn asks once; what it used before the answer is none of the job's.
 """
 

@@ -55,7 +55,7 @@ class JobRecords:
         last = one_line(job.output.last_line(), SHOWN_LINE)
         ended = JobEnded(job.job_id, job.state.value, status.exit_code, status.signal, last)
         try:
-            # A command that does not want to end takes longer than the lease is kept when the process ends.
+            # A command that does not want to end takes longer than the lease lasts when the process ends.
             await self._recorder.record_late(NewEvent(ended, Actor.PROCESS, Origin.COMMAND))
         finally:
             if job.call_id:
@@ -68,7 +68,7 @@ class JobRecords:
 
 
 def known_jobs(recorded: Sequence[RecordedJob], lost: Collection[str]) -> tuple[Job, ...]:
-    """The jobs of a session that is opened again. All have ended; of `lost` ones nobody was told yet."""
+    """The jobs of a session that is opened again. All have ended; of `lost` ones nobody learned yet."""
     return tuple(_known(job, is_news=job.started.job_id in lost) for job in recorded)
 
 
@@ -139,7 +139,7 @@ def running_warnings(jobs: "Jobs | None") -> tuple[str, ...]:
 
 
 def ended_notices(jobs: "Jobs | None") -> list[str]:
-    """Notices to the user about commands that ended by themselves since the last turn."""
+    """Notices to the user about commands that ended on their own since the last turn."""
     ended = jobs.untold_ends() if jobs is not None else ()
     return [f"Background job {job_sentence(job)}" for job in ended] if ended else []
 

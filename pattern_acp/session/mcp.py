@@ -79,9 +79,9 @@ class SessionMcp:
         self.servers = servers
         self.toolbox = toolbox
         self._told: set[str] = set()
-        """Servers that the user was told are not used."""
+        """Servers of which the user knows that they are not used."""
         self._late: set[str] = set()
-        """Servers that the user was told are not ready yet."""
+        """Servers of which the user knows that they are not ready yet."""
         self._restarts_told = 0
         self._waited_for_files = False
         self._declined: set[str] = set()

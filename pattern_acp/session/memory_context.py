@@ -196,7 +196,7 @@ async def memory_of_request(
     """Memory as it is now, with all that a request has to know of the constellation, in one read.
 
     `beside` reads something more, and returns what takes it in.
-    Damaged memory never stops a turn: the user is told once a session.
+    Damaged memory never stops a turn: the user learns it once a session.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -252,7 +252,7 @@ async def _tell(session: "Session", turn_id: TurnId, sentence: str) -> None:
 async def drop_forgotten(session: "Session") -> bool:
     """Take the conversation afresh when another session, or another process, had words of it forgotten.
 
-    Says whether that was so. The list stays the same one, since a turn that runs goes on with it.
+    Says whether that was so. The list stays the same one, since a turn that runs continues with it.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -338,7 +338,7 @@ async def show_search(
 ) -> None:
     """Record and show a search of ours as a call that is done already, so that memory is never invisible.
 
-    `about` stands instead of arguments.
+    `about` is instead of arguments.
 
     Raises:
         DatabaseError: it could not be recorded, and was not shown.

@@ -1,4 +1,4 @@
-"""Memory kept as files in a project, `.pattern/memory/LABEL.md` or `.toml`, when the user has asked for that.
+"""Memory stored as files in a project, `.pattern/memory/LABEL.md` or `.toml`, when the user has asked for that.
 
 Owns: when files are written and when edits in them are taken in. Must not know: their form (`memory/projection.py`), or
 how texts are merged. Nothing watches the folder: files are written in the operation that changed a block, after its
@@ -72,7 +72,7 @@ async def write_files(session: "Session") -> None:
 
 
 async def renew_files(database: Database, root: str, memory: ConstellationMemory, *, now_ms: int) -> tuple[str, ...]:
-    """Bring the files of the project at `root` up to date after a write outside any session; what is to be told.
+    """Bring the files of the project at `root` up to date after a write outside any session; what is to be reported.
 
     Only a session begins to keep files: where none did, nothing is written.
 

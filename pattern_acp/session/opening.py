@@ -380,7 +380,7 @@ async def look_at(shared: Constellation, opening: Opening, *, is_searched: bool 
 
 
 async def with_project_choice(shared: Constellation, place: Place) -> Place:
-    """The same place with what the user chose for its project in place of the setting `definitions.follow`.
+    """The same place with what the user chose for its project instead of the setting `definitions.follow`.
 
     Raises:
         DatabaseError: the file cannot be read.

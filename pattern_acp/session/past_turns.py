@@ -1,7 +1,7 @@
 """Turns of sessions as they went: the prompt, what was done, and the answer.
 
 Owns: reading them from the journal, finding those that fit, and their words for a model. Must not know: which sessions
-there are, or who asks. The search index only leads to sessions: what is told is in the journal, without what was
+there are, or who asks. The search index only leads to sessions: what is reported is in the journal, without what was
 redacted.
 """
 

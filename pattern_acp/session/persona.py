@@ -33,7 +33,7 @@ ModelNamed: TypeAlias = "Callable[[str], tuple[ModelInfo, list[str]]]"
 
 
 async def change_persona(session: "Session", name: str, model_named: ModelNamed, *, by: str = "client") -> None:
-    """Go on as another persona.
+    """Continue as another persona.
 
     Raises:
         OptionUnusableError: its file cannot be read, or the session's prompt is of an earlier release.
@@ -45,7 +45,7 @@ async def change_persona(session: "Session", name: str, model_named: ModelNamed,
 
 
 async def become_named(session: "Session", name: str, by: str) -> Persona | None:
-    """Go on as another persona, with the models of now; None where that is the persona already.
+    """Continue as another persona, with the models of now; None where that is the persona already.
 
     Raises:
         OptionUnusableError: its file cannot be read, or the session's prompt is of an earlier release.
@@ -63,7 +63,7 @@ async def become_named(session: "Session", name: str, by: str) -> Persona | None
 
 
 async def _become(session: "Session", persona: Persona, by: str) -> None:
-    """Record another persona, and go on as it.
+    """Record another persona, and continue as it.
 
     Raises:
         OptionUnusableError: the session's prompt is of an earlier release.
@@ -93,7 +93,7 @@ async def _become(session: "Session", persona: Persona, by: str) -> None:
 
 
 async def _take_preferences(session: "Session", persona: Persona, model_named: ModelNamed, by: str) -> None:
-    """Go on with the persona's model, and in its mode where that may do less than the one of now."""
+    """Continue with the persona's model, and in its mode where that may do less than the one of now."""
     state = session.state
     if persona.model and persona.model != state.model.qualified:
         model, notices = model_named(persona.model)
@@ -106,7 +106,7 @@ async def _take_preferences(session: "Session", persona: Persona, model_named: M
 
 
 async def run_persona(session: "Session", argument: str) -> str:
-    """List the personas, or go on as another one."""
+    """List the personas, or continue as another one."""
     state, known = session.state, session.constellation.personas
     verb, _, words = argument.partition(" ")
     if verb == INLINE and words.strip():

@@ -65,7 +65,7 @@ class Workbench(Protocol):
     """Files and commands of one session, through the client or locally."""
 
     show_warnings: Callable[[], Awaitable[None]]
-    """Shows the user such sentences at once, before the disk or a process of ours stands in for the client."""
+    """Shows the user such sentences at once, before the disk or a process of ours replaces the client."""
 
     @property
     def files(self) -> FileSystem:
@@ -118,7 +118,7 @@ class SessionPorts(Struct, frozen=True):
     view: SessionView
     workbench: Workbench
     own_approver: UserContact
-    """Asks the user of this window alone, as where its prompts are to go on."""
+    """Asks the user of this window alone, as where its prompts are to continue."""
     approver: UserContact
     """Asks the user, also in windows that look on."""
 

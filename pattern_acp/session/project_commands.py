@@ -43,10 +43,10 @@ MANIFESTS = ("Makefile", "package.json", "pyproject.toml", "Cargo.toml", "go.mod
 """Files of a project's root that say how it is built and tested."""
 
 FILES_NAMED = 200
-"""Changed files that a review is told by name; the model finds the others with git."""
+"""Changed files that a review has by name; the model finds the others with git."""
 
 SOURCE = "review"
-"""Source of what the model is told of a review."""
+"""Source of what the model learns of a review."""
 
 
 async def run_init(session: "Session", argument: str) -> str:

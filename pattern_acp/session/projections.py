@@ -58,7 +58,7 @@ class SessionProjections:
         persona: str = "",
         memory: ConstellationMemory | None = None,
     ) -> None:
-        """`search_owner` is the project's key; without a `persona`, nobody is told later what went on.
+        """`search_owner` is the project's key; without a `persona`, nobody learns later what happened.
 
         What `memory` recalled in a turn is counted when the turn ends.
         """
@@ -78,7 +78,7 @@ class SessionProjections:
         self._clock = clock
 
     def remember_as(self, persona: str, memory: ConstellationMemory) -> None:
-        """Go on with another persona and its memory."""
+        """Continue with another persona and its memory."""
         self._persona, self._memory = persona, memory
 
     def apply(self, tx: Transaction, new: NewEvent, seq: int) -> None:

@@ -3,7 +3,7 @@
 Owns: which events lose what, the one transaction that does it with the event that says so, and reading back where words
 are left. Must not know: who is asked before. Words that memory blocks hold are `memory/service/forget.py`'s.
 
-The file is written anew afterwards, since SQLite leaves deleted words in free pages and in the write-ahead log.
+The file is written again afterwards, since SQLite leaves deleted words in free pages and in the write-ahead log.
 """
 
 import base64
@@ -131,9 +131,9 @@ class NothingLeftError(RedactionError):
 
 
 async def redact_session(database: Database, wanted: RedactionWanted, *, at_ms: int) -> tuple[RedactionPlan, bool]:
-    """Do it. False: other processes kept the file from being written anew, and something may be left in it.
+    """Do it. False: other processes prevented the file from being written again, and something may be left in it.
 
-    One that was done before is finished: it may have been killed before the file was written anew.
+    One that was done before is finished: it may have been killed before the file was written again.
 
     Raises:
         NothingLeftError: there is nothing to redact, and never was.
@@ -235,7 +235,7 @@ def _forget_in_sources(tx: Transaction, words: Forgotten, at_ms: int) -> int:
 
 
 KEPT_SOURCES = ForgettingElsewhere(_sources_with, _forget_in_sources)
-"""The part of kept sources in the forgetting of memory."""
+"""The part of stored sources in the forgetting of memory."""
 
 
 def _matching(tx: Transaction, recorded: list[Recorded], words: Forgotten) -> tuple[PlannedRedaction, ...]:
@@ -528,7 +528,7 @@ class _Spellings:
         self.forms = tuple(each.encode("utf-8", "surrogatepass") for each in {match, *escaped})
         self._encoded = {quote(encoded, safe="")} - {match}
         for shift in range(3):
-            # What stands around it decides on the characters at both ends.
+            # What is around it decides on the characters at both ends.
             whole = base64.b64encode(b"\0" * shift + encoded).decode("ascii").rstrip("=")
             inner = whole[(shift * 8 + 5) // 6 : len(whole) - (1 if (shift + len(encoded)) % 3 else 0)]
             if len(inner) >= _SHORTEST_BASE64:

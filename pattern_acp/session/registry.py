@@ -95,7 +95,7 @@ class Sessions:
     async def load(self, session_id: str, opening: Opening) -> Session:
         """Open a recorded session and replay it to the client before returning.
 
-        One that another window has is only shown: its next prompt asks where to go on (session/holding.py).
+        One that another window has is only shown: its next prompt asks where to continue (session/session_conflict.py).
 
         Raises:
             UnknownSessionError: there is none, or it was deleted.
@@ -106,7 +106,7 @@ class Sessions:
     async def resume(self, session_id: str, opening: Opening) -> Session:
         """Open a recorded session without replaying it; errors and windows as for `load`.
 
-        Its plan is shown: the model is told of it again, and the client may have forgotten it.
+        Its plan is shown: the model reads it again, and the client may have forgotten it.
         """
         async with self._opening:
             session, events = await self._reopen(session_id, opening, Reopening("resume", SessionId(session_id)))
@@ -150,7 +150,7 @@ class Sessions:
         await show_task(session, replayed)
 
     async def replace(self, session: Session, source_id: SessionId, how: Reopening) -> Session:
-        """Go on where `session` cannot: with the recorded session `source_id`, under the client's id for `session`.
+        """Continue where `session` cannot: with the recorded session `source_id`, under the client's id for `session`.
 
         Raises:
             UnknownSessionError: it was deleted meanwhile.
@@ -165,7 +165,7 @@ class Sessions:
         return replacement
 
     async def list(self, cwd: str | None, cursor: str | None, *, archived: bool | None = False) -> SessionPage:
-        """A page of the sessions that have a prompt, newest first, of those put away or not; None for all of them.
+        """A page of the sessions that have a prompt, newest first, of those archived or not; None for all of them.
 
         Raises:
             BadCursorError: the cursor is not one of ours.
@@ -317,7 +317,7 @@ async def _reopened(
 ) -> tuple[Session, Sequence[Event]]:
     shared, client = sessions_here.constellation, sessions_here.client
     if already is not None and already.session_id != already.state.client_id and not only_read:
-        # The client goes on in a fork under its parent's id, which is what it means by that id.
+        # The client continues in a fork under its parent's id, which is what it means by that id.
         return await reopen_session(shared, client, already.session_id, opening, how)
     if not only_read:
         try:
@@ -331,7 +331,7 @@ async def _reopened(
 
 
 def _under_another_id(sessions_here: Iterable[Session], session_id: str) -> Session | None:
-    """A fork in which the client goes on under its parent's id."""
+    """A fork in which the client continues under its parent's id."""
     return next((each for each in sessions_here if each.session_id == session_id), None)
 
 

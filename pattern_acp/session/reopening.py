@@ -1,7 +1,7 @@
-"""Opens recorded sessions: to go on with one, or only to show it while another window has it.
+"""Opens recorded sessions: to continue with one, or only to show it while another window has it.
 
 Owns: the lease, closing what was left open, and reading the history. Must not know: how a session is put together
-(session/opening.py), or what the user is asked about a session that is in use (session/holding.py).
+(session/opening.py), or what the user is asked about a session that is in use (session/session_conflict.py).
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ class Reopening(Struct, frozen=True):
 
     how: str
     client_id: SessionId
-    """The id by which the client goes on to name it."""
+    """The id by which the client continues to name it."""
     take_over: bool = False
     """True to take the session from another window that has it open."""
 
@@ -117,7 +117,7 @@ async def reopen_session(
 ) -> tuple[Session, Sequence[Event]]:
     """A recorded session, taken over from a dead process if need be, and its conversation so far.
 
-    `begin` is given the first turns of that conversation as soon as they are known, before all of it is read.
+    `begin` gets the first turns of that conversation as soon as they are known, before all of it is read.
 
     Raises:
         UnknownSessionError: there is none, or it was deleted.
@@ -324,7 +324,7 @@ def _has_mode_from_here(tx: Transaction, session_id: str) -> bool:
 def _sound(
     tx: Transaction, session_id: SessionId, place: Place, known: Collection[str]
 ) -> tuple[SessionRow, dict[str, KeptSource]]:
-    """The session's row, and its kept sources, once all that it is defined by is found to be what was recorded."""
+    """The session's row, and its stored sources, once all that it is defined by is found to be what was recorded."""
     row = _get(tx, session_id)
     if is_typed(row.persona, known):
         raise DefinitionsDamagedError(
@@ -399,7 +399,7 @@ def _compiled(recorded: Sequence[Recorded]) -> InstructionsCompiled | None:
 async def _instructions_of(
     shared: Constellation, place: Place, found: _Found, sources: Mapping[str, KeptSource], *, is_read: bool
 ) -> Followed:
-    """The instructions that a session goes on with: those it has, or those of today that it adopts."""
+    """The instructions that a session continues with: those it has, or those of today that it adopts."""
     compiled = _compiled(found.recorded)
     if compiled is None or is_read:
         # Without any only to be looked at: what it was sent does not matter any more.

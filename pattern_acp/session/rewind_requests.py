@@ -100,7 +100,7 @@ async def go_back(
     note: Callable[[Rewound], str] | None = None,
     after_files: Callable[[Rewound], Awaitable[None]] | None = None,
 ) -> Rewound:
-    """Carry a plan out and go on from there; once begun, it is not cancelled. See `execution.carry_out`.
+    """Carry a plan out and continue from there; once begun, it is not cancelled. See `execution.carry_out`.
 
     Raises:
         DatabaseError: a step could not be recorded; the next turn, or opening the session again, finishes it.
@@ -135,7 +135,7 @@ async def finish_left_over(session: "Session") -> None:
 
 
 async def finish_rewind(session: "Session", started: RewindStarted) -> None:
-    """Finish a rewind that was cut off, and go on from there.
+    """Finish a rewind that was cut off, and continue from there.
 
     Raises:
         DatabaseError: the constellation cannot be read or written.

@@ -175,12 +175,12 @@ class Session:
         self.constellation = constellation
         self.state = state
         self.running: PromptTicket | None = None
-        """The prompt whose turn runs; None while a prompt only waits or asks where to go on."""
+        """The prompt whose turn runs; None while a prompt only waits or asks where to continue."""
         self.memory, self.person_memory = memory.persona, memory.person
         self.remember_as: Callable[[], None] = lambda: None
-        """Goes on with the memory of the persona that the session has now; its opener sets it."""
+        """Continues with the memory of the persona that the session has now; its opener sets it."""
         self.change_persona: Callable[[str, str], Awaitable[None]] = _keep_persona
-        """Goes on as the persona of a name, on behalf of `client` or `agent`; its opener sets it."""
+        """Continues as the persona of a name, on behalf of `client` or `agent`; its opener sets it."""
         self.recorder = recorder
         self.mcp = parts.mcp
         self.trust = parts.trust

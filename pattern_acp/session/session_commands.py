@@ -256,7 +256,7 @@ async def search(desk: SessionDesk, text: str) -> PassagePage:
 
 
 async def rename(desk: SessionDesk, text: str, session: str = "") -> SessionChanged:
-    """Give a session another title; the editor of an open one is told at once."""
+    """Give a session another title; the editor of an open one learns it at once."""
     meant, own = await desk.id_of(session), desk.session
     if own is None:
         title = await rename_session(desk.database, meant, text, now=desk.clock.now_ms())

@@ -1,4 +1,4 @@
-"""A session that two windows want: leases, who goes on with it, and where.
+"""A session that two windows want: leases, who continues with it, and where.
 
 Owns: what a prompt does in a session that another window has, the question that the user is asked, and renewing the
 leases of this process. Must not know: how a session is opened (session/reopening.py) or forked (rewind/forks.py).
@@ -62,7 +62,8 @@ async def keep_leases(shared: Constellation, wait: Callable[[], Awaitable[None]]
 async def watch_leases(sessions: Sessions, wait: Callable[[], Awaitable[None]]) -> None:
     """Look after each `wait` while a turn runs, until cancelled, whether its session was taken over, and stop it then.
 
-    A turn meets it by itself at its next write; a command that runs for minutes would go on in two windows until then.
+    A turn meets it on its own at its next write; a command that runs for minutes would continue in two windows until
+    then.
     """
     shared = sessions.constellation
     while True:
@@ -100,7 +101,7 @@ async def release_leases(shared: Constellation) -> None:
     """Give up every lease of this process.
 
     Raises:
-        DatabaseError: they could not be given up; they end with the process id.
+        DatabaseError: they could not be released; they end with the process id.
     """
     await shared.database.write(lambda tx: leases.release_all(tx, shared.holder))
 
@@ -111,7 +112,7 @@ ONLY_READ = "Nothing was sent: the other window continues this session. The next
 
 
 class ConflictChoice(Enum):
-    """The user's choice of where to go on."""
+    """The user's choice of where to continue."""
 
     FORK = PermissionAnswer.ALLOW_ONCE
     TAKE_OVER = PermissionAnswer.ALLOW_ALWAYS
@@ -123,7 +124,7 @@ OPTIONS = (
     ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "Take the session over; the other window can only read"),
     ApprovalOption(PermissionAnswer.REJECT_ONCE, "Only read; send nothing"),
 )
-"""A client that allows everything by itself picks the first, which disturbs nobody."""
+"""A client that allows everything on its own picks the first, which disturbs nobody."""
 
 
 class Claimed(Struct, frozen=True):
@@ -200,7 +201,7 @@ async def _go_on(sessions: Sessions, session: Session, choice: ConflictChoice, o
 
 
 async def _ask(session: Session, other: Lease) -> ConflictChoice:
-    """Ask where to go on; without a valid answer the session is only read."""
+    """Ask where to continue; without a valid answer the session is only read."""
     ids = session.constellation.ids
     call_id, turn_id = ToolCallId(ids.new("call")), TurnId(ids.new("turn"))
     holder = other.holder

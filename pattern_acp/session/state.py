@@ -73,7 +73,7 @@ class Addition(Struct, frozen=True):
 
 
 class InjectionQueue(Struct):
-    """A conversation with a model and what it is told next: a subagent's; a session's state is one too."""
+    """A conversation with a model and what it reads next: a subagent's; a session's state is one too."""
 
     history: list[Message] = field(default_factory=list[Message])
     waiting: list[Addition] = field(default_factory=list[Addition])
@@ -127,7 +127,7 @@ class BudgetState(Struct):
     told: set[tuple[BudgetScope, str, str]] = field(default_factory=set[tuple["BudgetScope", str, str]])
     """Limits of which the user was warned that most is used."""
     told_unpriced: set[str] = field(default_factory=set[str])
-    """Models of which the user was told that no budget of money can count them, or counts them as free."""
+    """Models of which the user knows that no budget of money can count them, or counts them as free."""
     stopped: set[tuple[TurnId, BudgetScope, str]] = field(default_factory=set[tuple[TurnId, "BudgetScope", str]])
     """At which limits the user stopped which turn; what still runs of it does not ask again."""
     asking: anyio.Lock = field(default_factory=anyio.Lock)
@@ -137,7 +137,7 @@ class BudgetState(Struct):
     settled: anyio.Event = field(default_factory=anyio.Event)
     """Set, and replaced, whenever one of them has ended."""
     switched: bool = False
-    """True when the user chose another model, with which the turn is to go on."""
+    """True when the user chose another model, with which the turn is to continue."""
 
 
 class HookState(Struct):
@@ -146,7 +146,7 @@ class HookState(Struct):
     started: bool = False
     """True once the hooks of its start have run in this process."""
     told: set[str] = field(default_factory=set[str])
-    """Problems that the user was told of."""
+    """Problems that the user has heard of."""
 
 
 class WindowState(Struct):
@@ -163,7 +163,7 @@ class WindowState(Struct):
     has_left_out: bool = False
     """True when messages of the conversation left the context, so that search has to find them."""
     told: set[str] = field(default_factory=set[str])
-    """Models of which the user was told that tools were left out."""
+    """Models of which the user knows that tools were left out."""
     offered: tuple[object, tuple[Tool, ...]] = (None, ())
     """The tools offered last, behind all that they depend on."""
     offered_specs: tuple[tuple[Tool, ...], tuple[ToolSpec, ...]] = ((), ())
@@ -239,7 +239,7 @@ class FolderTrust(Struct):
         return digest_of_parts(self.offer.parts)
 
     def may_use(self, each: SkillDefinition | CommandDefinition) -> bool:
-        """True for what the user agreed to: as part of the folder as it is, or by itself before it changed or went."""
+        """True for what the user agreed to: as part of the folder as it is, or on its own before it changed or went."""
         if self.granted or not each.of_project:
             return True
         is_skill = isinstance(each, SkillDefinition)
@@ -299,7 +299,7 @@ class SessionState(Struct):
 
     session_id: SessionId
     client_id: SessionId
-    """The id by which the client names it: that of the session which it was forked from while the client went on."""
+    """The id by which the client names it: that of the session which it was forked from while the client continued."""
     cwd: str
     additional_directories: tuple[str, ...]
     project_key: str
@@ -310,7 +310,7 @@ class SessionState(Struct):
     system: str
     settings: Settings
     persona: PersonaRef
-    """The persona that the session began with; another process goes on as it, whatever persona that process has."""
+    """The persona that the session began with; another process continues as it, whatever persona that process has."""
     memory_fork: MemoryFork | None = None
     """The forked memory that the session uses until it is merged or discarded."""
     tool_form: ToolForm = ToolForm.AUTO
@@ -322,7 +322,7 @@ class SessionState(Struct):
     pins: tuple[PinnedDefinition, ...] = ()
     """The skills and commands that it has, as they were recorded last."""
     sources: dict[str, KeptSource] = field(default_factory=dict[str, KeptSource])
-    """Kept sources that were read, by identity."""
+    """Stored sources that were read, by identity."""
     told_changes: set[SeenDefinition] = field(default_factory=set[SeenDefinition])
     """Changes that were announced to the user, or are with the next turn."""
     untold_drift: list[Drift] = field(default_factory=list[Drift])
@@ -333,7 +333,7 @@ class SessionState(Struct):
     """Files of deeper folders that joined the conversation, as the last prompt found them; None before the first."""
     history: list[Message] = field(default_factory=list[Message])
     used_calls: set[ToolCallId] = field(default_factory=set[ToolCallId])
-    """Ids of all tool calls of the session, also of those that left the history: each is given once."""
+    """Ids of all tool calls of the session, also of those that left the history: each is used once."""
     digests: RequestDigests = field(default_factory=RequestDigests)
     fingerprints: dict[str, str] = field(default_factory=dict[str, str])
     cost: Cost | None = None
@@ -351,7 +351,7 @@ class SessionState(Struct):
     claims: dict[str, int] = field(default_factory=dict[str, int])
     """Paths that the session claims, each with the time of its last renewal."""
     told_claims: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Claims of others that were told: session, or subagent, and path."""
+    """Claims of others that were reported: session, or subagent, and path."""
     claiming_agents: dict[str, str] = field(default_factory=dict[str, str])
     """Files that subagents which run edit, each with the name of the last one."""
     has_tasks: bool | None = None
@@ -369,7 +369,7 @@ class SessionState(Struct):
     settled: HistoryCache = field(default_factory=HistoryCache)
     """The conversation that was read from the journal last, up to the end of a turn."""
     reported_files: set[str] = field(default_factory=set[str])
-    """Files of memory, in the state they were in, that the user was told about."""
+    """Files of memory, in the state they were in, that the user has heard of."""
     window: WindowState = field(default_factory=WindowState)
     """State of the model's window: token counts and breaks of the cache."""
     job: RunningJob | None = None
@@ -379,7 +379,7 @@ class SessionState(Struct):
     memory_changes: tuple[MemoryShown, tuple[MemoryView, ...], tuple[Section, ...]] | None = None
     """The notices of changed memory that were worked out last, behind what they compare."""
     told_of_memory: set[str] = field(default_factory=set[str])
-    """Sentences on what of memory cannot be read that the user was told."""
+    """Sentences on what of memory cannot be read, as the user was shown them."""
     is_read: bool = False
     """True when the session is only shown, since another window has it."""
     read_to: int = 0

@@ -1,4 +1,4 @@
-"""The project's tasks kept as files in it, `.pattern/tasks/N.md`, when the user has asked for that.
+"""The project's tasks stored as files in it, `.pattern/tasks/N.md`, when the user has asked for that.
 
 Owns: which tasks have files, when these are written and when edits in them are taken in. Must not know: the form of a
 file, or how an edit is merged (`tasks/task_files.py`). As with memory's files, nothing watches the folder, and a file
@@ -96,7 +96,7 @@ async def exchange_task_files(session: "Session") -> None:
 
 
 async def renew_task_files(database: Database, root: str, project: str) -> tuple[str, ...]:
-    """Bring the files of the project at `root` up to date after a change outside any session; what is to be told.
+    """Bring the files of the project at `root` up to date after a change outside any session; what is to be reported.
 
     Only a session begins to keep files: where none did, nothing is written. Edits wait for a session.
 

@@ -3,7 +3,7 @@
 Owns: when the user is asked, what a decision covers, how it is recorded, and /trust, whose verbs are those of
 `pattern-acp trust` too. Must not know: how parts are found
 (config/project_offer.py), or what they do once they are trusted. The content decides, not the path: whatever changed
-since is asked for anew, with the difference.
+since is asked for again, with the difference.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -154,7 +154,7 @@ class Insertion(Struct, frozen=True):
     key: str
     """The client's idempotency key; empty without one."""
     inserted: Callable[[Message], None]
-    """Called once the journal has the message, also when a cancel kept it from being shown."""
+    """Called once the journal has the message, also when a cancel prevented it from being shown."""
 
 
 async def run_prompt(
@@ -184,7 +184,7 @@ async def run_prompt(
         if ticket.scope.cancel_called:
             # Also when the cancel came too late to change anything: the client must hear `cancelled`.
             end = TurnEnd(StopReason.CANCELLED)
-            # Who cancels wants quiet: nothing begins by itself until the next prompt.
+            # Who cancels wants quiet: nothing begins on its own until the next prompt.
             session.wakes = session.state.settings.turn.wakes
             await end_cancelled(session, turn, ticket.seconds_to_end, ticket)
     except anyio.get_cancelled_exc_class():
@@ -275,7 +275,7 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
         await _exchange_files(session)
         await show_notices(session, turn.turn_id)
     except CredentialsError as error:
-        # Some editors show another page in place of the chat, or nothing, for this error.
+        # Some editors show another page instead of the chat, or nothing, for this error.
         await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, error.sentence)
         error.is_shown = True
         raise
@@ -305,7 +305,7 @@ async def _committing(recorder: JournalRecorder) -> AsyncGenerator[None, None]:
 
 
 async def _settle_earlier(session: Session, turn: Turn) -> None:
-    """Finish what an earlier turn, or going back, left unfinished: this turn goes on from what the journal has.
+    """Finish what an earlier turn, or going back, left unfinished: this turn continues from what the journal has.
 
     Raises:
         DatabaseError: the journal still cannot be written.
@@ -639,7 +639,7 @@ async def _settle_job(session: Session, turn: Turn, end: TurnEnd, tools: TurnToo
 
 
 def _model_in_use(session: Session, gate: BudgetGate) -> ModelInUse:
-    """The session's model, with those that stand in for it."""
+    """The session's model, with those that replace it."""
     models = session.constellation.models
     if missing := models.missing_key(session.state.model.qualified):
         raise ProviderAuthError(missing)
@@ -704,7 +704,7 @@ OWN_STAGES: tuple[Callable[[Session, Turn], Awaitable[TurnEnd | None]], ...] = (
 
 
 async def _recall(session: Session, turn_id: TurnId) -> tuple[Section, ...]:
-    """Show the model its memory when that is due; what is told of memory with every request of this turn."""
+    """Show the model its memory when that is due; what is reported of memory with every request of this turn."""
     told: list[Section] = []
     git: list[Section] = []
 
@@ -740,7 +740,7 @@ class _Composer:
         self._turn_id = turn_id
         self._recalled = recalled
         self._memory: tuple[MemoryView, ...] = ()
-        # `offline` shows nothing of it to a model; all others are told with the first request of a turn.
+        # `offline` shows nothing of it to a model; all others are reported with the first request of a turn.
         self._asks_repeats = session.state.model.provider != "offline"
         self.window: SessionWindow | None = None
         """The window of the model in use, which compacts the conversation when it is full."""
@@ -757,7 +757,7 @@ class _Composer:
             self._recalled = (*self._recalled, await tell_repeats(session, turn_id, read.repeats))
         if session.state.waiting:
             await add_waiting(session, turn_id)
-        # What the editor could not do is told before the answer that builds on it.
+        # What the editor could not do is reported before the answer that builds on it.
         await show_notices(session, turn_id)
         return await self.window.fitted() if self.window is not None else await self.compose()
 
@@ -881,7 +881,7 @@ async def _nothing_saved(session: Session, error: PatternError) -> TurnEnd:
 
 
 def _log_unrecorded(what: str, error: PatternError) -> None:
-    # The user chose in the other window to go on there: no fault that a traceback could explain.
+    # The user chose in the other window to continue there: no fault that a traceback could explain.
     foreseen = isinstance(error, LeaseLostError)
     level = logging.WARNING if foreseen else logging.ERROR
     logger.log(level, "%s could not be recorded (%s)", what, error.failure_code, exc_info=not foreseen)

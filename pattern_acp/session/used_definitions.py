@@ -1,6 +1,6 @@
 """Definitions that a session has once it uses them: tools of MCP servers, kinds of subagents, templates, groups.
 
-Owns: their identities, that each is recorded and kept before its first use, and what differs since. A session that is
+Owns: their identities, that each is recorded and stored before its first use, and what differs since. A session that is
 opened again offers the tools that it had, to the byte, until the user adopts today's; subagents and new blocks follow
 what it had, too. Must not know: whether a call of a changed tool is allowed (`tools/mcp_toolbox.py` asks).
 """
@@ -127,7 +127,7 @@ def memory_template(name: str, folder: "Path | None") -> UsedDefinition:
 
 
 async def use_definition(session: "Session", found: UsedDefinition, *, agreed: bool = False) -> DefinitionSource:
-    """The definition that the session uses in place of today's, which it records and keeps if it is its first use.
+    """The definition that the session uses instead of today's, which it records and keeps if it is its first use.
 
     What the user has `agreed` to as it is now counts at once, unless the session is to have what it had.
 
@@ -158,7 +158,7 @@ async def template_in_use(session: "Session", name: str) -> Template | None:
 
 
 async def kept_source(session: "Session", pin: PinnedDefinition) -> DefinitionSource | None:
-    """The kept source of one of these definitions; None when it was forgotten, or is that of another.
+    """The stored source of one of these definitions; None when it was forgotten, or is that of another.
 
     Raises:
         DatabaseError: it could not be read.
@@ -170,7 +170,7 @@ async def kept_source(session: "Session", pin: PinnedDefinition) -> DefinitionSo
 
 
 def source_under(pin: PinnedDefinition, sources: Mapping[str, KeptSource]) -> DefinitionSource | None:
-    """The one of some kept sources that a record names; None when it is not there, without files, or of another."""
+    """The one of some stored sources that a record names; None when it is not there, without files, or of another."""
     kept = sources.get(pin.identity)
     own = kept.definitions[0] if kept is not None and kept.symbol == pin.symbol else None
     return own if own is not None and own.files else None

@@ -1,4 +1,4 @@
-"""Answers of the model that stopped in the middle and went on by themselves, each put together again."""
+"""Answers of the model that stopped in the middle and continued on their own, each put together again."""
 
 from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.journal.events import ContextAdded, Event, MessageRecorded, TurnStarted

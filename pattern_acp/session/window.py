@@ -1,6 +1,6 @@
-"""The model's window during a session: what a request may take, and when room is made.
+"""The model's window during a session: what a request may take, and when space is made.
 
-Owns: asking providers for their count, the decision to compact, what is known of token counts. Must not know: how room
+Owns: asking providers for their count, the decision to compact, what is known of token counts. Must not know: how space
 is made (`session/compacting.py`), or how a request is composed.
 """
 
@@ -91,7 +91,7 @@ def session_limits(state: "SessionState", model: ModelInUse, refused: int | None
 
 
 def with_room(state: "SessionState", tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Those of `tools` that the model's window has room for; the user is told once when that is not all."""
+    """Those of `tools` that the model's window has space for; the user learns it once when that is not all."""
     specs = tuple(tool.spec for tool in tools)
     names = tools_with_room(specs, state.system, state.model, state.settings.turn.max_output_tokens)
     if len(names) == len(tools):
@@ -128,7 +128,7 @@ class SessionWindow:
         self._gate = gate
 
     async def fitted(self) -> ProviderRequest:
-        """The next request, with room made in the conversation where that was needed.
+        """The next request, with space made in the conversation where that was needed.
 
         Raises:
             ContextFullError: it does not fit whatever is left out.
@@ -165,7 +165,7 @@ class SessionWindow:
         raise does_not_fit(self._model.info, self._limits, tokens, fixed)
 
     async def after_turn(self) -> None:
-        """Make room once the last answer is there, so that the next prompt need not wait for it.
+        """Make space once the last answer is there, so that the next prompt need not wait for it.
 
         Raises:
             DatabaseError: it could not be recorded.

@@ -3,7 +3,7 @@
 Owns: the order of steps, and how far each device is. Must not know: how segments are moved, or what a change is.
 
 The constellation is the truth, and segments are a projection of it. A process that is killed between two steps leaves a
-state that the next exchange goes on from: a segment is taken over in the transaction that says so, and the number of
+state that the next exchange continues from: a segment is taken over in the transaction that says so, and the number of
 one that is written is taken before it is put there. Where a number of ours is missing there, however that came, all is
 told once more in a segment that stands for those before it.
 """
@@ -53,7 +53,7 @@ from pattern_acp.sync.segments import (
 _LOGGER = logging.getLogger(__name__)
 
 WHOLE_EVERY = 100
-"""Segments after which all is told in one, and those before it go."""
+"""Segments after which all is reported in one, and those before it go."""
 
 PASS_EVENTS = 500
 """Events without anything to tell after which that is noted, so that they are not looked through again."""
@@ -265,7 +265,7 @@ class MemoryExchange:
         drop_heard(tx, self._key, self._sharing, seen, self._clock.now_ms())
 
     def _is_whole_due(self, tx: Transaction, device: Device, own: dict[int, SegmentName]) -> bool:
-        """Tell whether all is to be told at once: something is missing there, or too much is."""
+        """Tell whether all is to be reported at once: something is missing there, or too much is."""
         is_there = all(number in own for number in range(max(1, device.whole), device.number + 1))
         due = device.number == 0 or not is_there or device.choice != self._sharing.digest
         forgotten = tx.one(QUERIES["forgotten_after"], {"after": device.upto})

@@ -182,7 +182,7 @@ class _Following(Arrival):
             case BlockCommitted() if one.write is not None and one.write.get("data"):
                 self._follow_write(block_id, one.event, one.write)
             case BlockForgotten(whole=False) if one.write is not None and one.write.get("data") and not deleted:
-                # Its text goes on without the words, as by any other write; what is stored of them goes afterwards.
+                # Its text continues without the words, as by any other write; what is stored of them goes afterwards.
                 self._follow_write(block_id, one.event, one.write)
             case BlockConfigured() as event if not deleted:
                 self._follow_setting(block_id, key, one.event, event)
@@ -224,7 +224,7 @@ class _Following(Arrival):
         store_settings(self._tx, changed, seq=self._record(here, came))
 
     def _record(self, event: Event, came: EventRecord) -> int:
-        """Append an event in the name of whoever caused it elsewhere."""
+        """Append an event in the name of the one who caused it elsewhere."""
         actor, origin = Actor(came.actor), Origin(came.origin)
         seq = append(self._tx, CONSTELLATION_STREAM, event, actor=actor, origin=origin, at_ms=came.at_ms).seq
         self._came(seq, came)
@@ -339,7 +339,7 @@ class _Following(Arrival):
         self._report.tasks += len(came)
 
     def _follow_session(self, record: SessionRecord) -> None:
-        """Take over what was recorded of a session, if it goes on from what is here."""
+        """Take over what was recorded of a session, if it continues from what is here."""
         session = str(record.row["id"])
         if self._sharing.leaves_out(Scope.PROJECT.value, project_of_folder(str(record.row["cwd"]))):
             return

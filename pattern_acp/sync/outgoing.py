@@ -2,7 +2,7 @@
 
 Owns: which changes go, and what stays. Must not know: what they are encrypted with, or who moves them.
 
-All that is here goes, also what came from another device: so each device's segments stand on nothing but those before
+All that is here goes, also what came from another device: so each device's segments are on nothing but those before
 them, and one that is gone for good takes nothing with it.
 """
 

@@ -2,9 +2,9 @@
 
 Owns: the form of a segment, its name and its encryption. Must not know: what the archive inside says.
 
-Whoever moves segments sees their names, sizes and times, and nothing else. A segment that was changed, or that stands
-under another name, does not open: its name is part of what the cipher proves. So a carrier can drop, repeat, reorder
-or replay segments, which costs time, and it cannot make one.
+The one who moves segments sees their names, sizes and times, and nothing else. A segment that was changed, or that
+stands under another name, does not open: its name is part of what the cipher proves. So a carrier can drop, repeat,
+reorder or replay segments, which costs time, and it cannot make one.
 """
 
 import re
@@ -109,7 +109,7 @@ class Carrier(Protocol):
         """A segment as it was put there, or whatever is there now.
 
         Raises:
-            SyncError: it is not there, or cannot be had now.
+            SyncError: it is not there, or is not available now.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 Owns: the table `claims`. Must not know: who learns of a claim, or what becomes of an edit. Like leases, claims are not
 journaled: they say who works now. A claim is in force while its session's lease is, and for `TTL_MS` behind its last
-renewal; it never stops or changes anything by itself.
+renewal; it never stops or changes anything on its own.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Forgetting in tasks: words taken out of tasks, their rows and everything that was stored of their history.
 
-Owns: which lists hold the words, and lists that begin anew without them. Must not know: what else forgets, or who asked
-for it (`memory/service/forget.py`, `session/redaction.py`).
+Owns: which lists hold the words, and lists that begin again without them. Must not know: what else forgets, or who
+asked for it (`memory/service/forget.py`, `session/redaction.py`).
 
 A list that holds the words in any version gets one document in which the changes of before have no words; its older
 updates go. Copies of the list on other devices still merge with it, and lose the words when these follow.

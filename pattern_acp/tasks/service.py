@@ -241,7 +241,7 @@ class Tasks:
         )
 
     async def show_plan(self, plan: Plan, title: str = "", *, call_id: ToolCallId | None = None) -> Task | None:
-        """Make the steps of this session's task those of a plan; without a task, `title` becomes one if it is given.
+        """Make the steps of this session's task those of a plan; without a task, `title` becomes one if one is passed.
 
         A plan whose steps are all over ends its task. None: the session works on no task.
 

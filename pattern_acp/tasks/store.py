@@ -237,7 +237,7 @@ def merge_update(tx: Transaction, list_id: str, update: bytes, writer: TaskWrite
     row = tx.one(_QUERIES["get_list"], {"id": list_id})
     if row is None:
         raise NotATaskListError(list_id, "it is missing")
-    # From its beginning: the other copy may have gone on from before what the base still has.
+    # From its beginning: the other copy may have continued from before what the base still has.
     whole = TaskDocument.load(list_id, [one.data for one in updates_of(tx, list_id)], peer=writer.peer)
     opened = replace(_open(tx, row, writer.peer), document=whole)
     before = opened.document.frontiers
@@ -417,7 +417,7 @@ def note_task_file(tx: Transaction, folder: str, task_id: str, file: TaskFile) -
 
 
 def drop_task_file(tx: Transaction, folder: str, task_id: str) -> None:
-    """Forget a file that is no longer kept."""
+    """Forget a file that is no longer stored."""
     tx.execute(_QUERIES["drop_task_file"], {"folder": folder, "task_id": task_id})
 
 

@@ -314,7 +314,7 @@ def _ordered(base: Sequence[_T], edited: Sequence[_T], now: Sequence[_T]) -> lis
 
 
 def _steps(base: Sequence[TaskStep], edited: Sequence[TaskStep], now: Sequence[TaskStep]) -> tuple[TaskStep, ...]:
-    """Steps are told apart by their words; one whose box only one side changed has that side's box."""
+    """Steps are distinguished by their words; one whose box only one side changed has that side's box."""
     keys = _keyed(base), _keyed(edited), _keyed(now)
     merged: list[TaskStep] = []
     for key in _ordered([*keys[0]], [*keys[1]], [*keys[2]]):

@@ -388,7 +388,7 @@ def _find(lines: _Lines, hunk: Hunk, done: int, name: str) -> _Place:
         return _insertion(lines, hunk, start, name)
     tolerance, found = lines.find(old, start)
     if not found and hunk.anchors:
-        # Models sometimes repeat the anchor as the first kept line.
+        # Models sometimes repeat the anchor as the first unchanged line.
         tolerance, found = lines.find(old, start - 1)
         found = [at for at in found if at == start - 1]
     if hunk.at_end:

@@ -240,7 +240,7 @@ class ToolContext(Struct, frozen=True):
     command_seconds: int = COMMAND_SECONDS
     """Time limit of a command for which the model names none."""
     keeps_slow_commands: bool = False
-    """True if a command at its time limit goes on in the background instead of being ended."""
+    """True if a command at its time limit continues in the background instead of being ended."""
     command_ended: Callable[[], None] = lambda: None
     """Called after every command: files may have changed behind the editor's buffers (issue 2, section 4)."""
     code: "CodeAccess | None" = None
@@ -457,7 +457,7 @@ class DelegatedTask(Struct, frozen=True):
     checks: tuple[str, ...] = ()
     """Command lines that have to succeed on what it changed."""
     background: bool = False
-    """True for one that goes on when the prompt has ended."""
+    """True for one that continues when the prompt has ended."""
     persona: Persona | None = None
     """The persona that does it; None for the session's."""
     reports: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -548,7 +548,7 @@ class CodeAccess(Protocol):
 
         `briefly` is for what can be found without an index: it waits less for one that is being built.
 
-        A first question waits a few seconds for the index to be built; the building goes on in the background.
+        A first question waits a few seconds for the index to be built; the building continues in the background.
         `on_progress` is called while it waits. Then the answer is what the index can say.
 
         Raises:

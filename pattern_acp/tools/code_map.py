@@ -36,7 +36,7 @@ class CodeMapOperation(Struct, frozen=True):
     prepare: Callable[[CodeMapArguments, str, ToolContext], Awaitable[PreparedCall]]
     """Is handed the whole title."""
     without_query: str = ""
-    """The words in the title in place of an omitted query; empty where a query is required."""
+    """The words in the title instead of an omitted query; empty where a query is required."""
 
 
 class CodeMap:

@@ -1,6 +1,6 @@
 """Answers questions about code: asks the index of each root and puts the answer into words.
 
-Owns: what each operation asks and how its answer is laid out and cut. Must not know: how an index is kept. Imported
+Owns: what each operation asks and how its answer is laid out and cut. Must not know: how an index is stored. Imported
 with the first call of `code_map`, since it brings `codemap` with it.
 """
 

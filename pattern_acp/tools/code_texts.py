@@ -240,7 +240,7 @@ class CodeRoot(Struct, frozen=True):
         return self.judged[relative]
 
     def locate(self, relative: str) -> str:
-        """The absolute path as the editor knows it: behind the links by which the session's folder was given."""
+        """The absolute path as the editor knows it: behind the links by which the session's folder was named."""
         return str(Path(self.known_as or self.path, relative))
 
     def show(self, relative: str) -> str:

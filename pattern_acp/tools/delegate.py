@@ -51,7 +51,7 @@ class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Delegate:
-    """Runs a subagent. It changes nothing by itself: each call of a worker is decided on for itself.
+    """Runs a subagent. It changes nothing on its own: each call of a worker is decided on for itself.
 
     So calls of it run side by side, and plan mode has it too, where policy lets a worker change nothing.
     """

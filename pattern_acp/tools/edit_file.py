@@ -56,13 +56,13 @@ COMPARED_CHARS = 400
 """Characters of a line up to which it is compared; longer ones are data."""
 
 TELLING_CHARACTERS = 80
-"""Characters from which a single line hardly stands in a file by chance."""
+"""Characters from which a single line hardly is in a file by chance."""
 
 CLOSEST_LIKENESS = 0.5
 """From which likeness a line is shown as the closest one."""
 
 REMOVED_LIKENESS = 0.6
-"""From which likeness a line may be the one that an edit takes away."""
+"""From which likeness a line may be the one that an edit removes."""
 
 _COPIED_NUMBER = re.compile(r"^\s*\d+\t")
 
@@ -129,7 +129,7 @@ def apply_replacements(text: str, replacements: Sequence[Replacement]) -> EditRe
 class _Body:
     """A text that is replaced in place: a large one is not copied for every edit.
 
-    It is kept as UTF-8, in which a passage begins and ends only where characters do; offsets count bytes.
+    It is stored as UTF-8, in which a passage begins and ends only where characters do; offsets count bytes.
     """
 
     def __init__(self, text: str) -> None:
@@ -166,7 +166,7 @@ class _Body:
         return line
 
     def replace(self, offset: int, end: int, new: str) -> int:
-        """Put `new` in place of the bytes from `offset` to `end`, and give where it ends."""
+        """Put `new` instead of the bytes from `offset` to `end`, and give where it ends."""
         line, encoded = self.line_at(offset), _encoded(new)
         added = encoded.count(b"\n") - self._bytes.count(b"\n", offset, end)
         if added:
@@ -176,7 +176,7 @@ class _Body:
         return offset + len(encoded)
 
     def replace_all(self, offsets: Sequence[int], old: str, new: str) -> None:
-        """Put `new` in place of `old` at the ascending offsets, those that overlap the one before left out."""
+        """Put `new` instead of `old` at the ascending offsets, those that overlap the one before left out."""
         length, encoded = len(_encoded(old)), _encoded(new)
         pieces: list[bytes | bytearray] = []
         starts: list[int] = []
@@ -321,7 +321,7 @@ def _hint(text: str, replacement: Replacement) -> str:
 def _made_at(text: str, lines: list[str], replacement: Replacement) -> int | None:
     """The line at which new_text stands as the edit would have left it; None where it may be there by chance.
 
-    A short line stands in many places. And as long as the text has a line like one that the edit takes away, the edit
+    A short line is in many places. And as long as the text has a line like one that the edit removes, the edit
     has not been made.
     """
     old, new = (
@@ -363,7 +363,7 @@ def _closest_line(lines: list[str], wanted: list[str]) -> int | None:
     counts = Counter(stripped)
     longest = max(wanted, key=len, default="")
     there = [line for line in sorted(wanted, key=len, reverse=True) if len(line) > 3 and line in counts]
-    # A line that stands in several places says less than one that is nearly there.
+    # A line that is in several places says less than one that is nearly there.
     found = next((line for line in there if counts[line] == 1), "")
     if found:
         return max(stripped.index(found) - wanted.index(found), 0)
@@ -511,7 +511,7 @@ def replaced_lines(found: str, old: str, new: str) -> str:
     """Return the replacement of the lines `found` when `old` was meant and `new` is wanted.
 
     A line that is the same in `old` and `new` stays as it is in the file; any other is indented as the file indents
-    what `old` has at the same depth. The line ending of the file's lines is kept, a missing last one too.
+    what `old` has at the same depth. The line ending of the file's lines stays, a missing last one too.
     """
     kept = split_lines(found)
     old_lines = _trimmed(old)

@@ -38,7 +38,7 @@ PDF_PAGES = 100
 """Most pages of a PDF that are read; most take a few milliseconds each."""
 
 HEAD_ROOM = 400
-"""Characters kept free for what is said about a page."""
+"""Characters reserved for what is said about a page."""
 
 
 class FetchUrlArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +55,7 @@ class WebPages(Protocol):
         """The site of a URL, before anybody is asked.
 
         Raises:
-            WebError: with a sentence why it is not fetched, whoever allows it.
+            WebError: with a sentence why it is not fetched, the one who allows it.
         """
         ...
 

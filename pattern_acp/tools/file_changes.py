@@ -25,7 +25,7 @@ from pattern_acp.workspace.files import TextFile
 from pattern_acp.workspace.unfinished_writes import temporary_beside
 
 SENTENCE_ROOM = 400
-"""Characters of a result kept free for the sentences round a file's text."""
+"""Characters of a result reserved for the sentences round a file's text."""
 
 WHOLE_CHARACTERS = 200_000
 """Characters of both texts of a file together up to which its diff holds them whole."""
@@ -184,7 +184,7 @@ async def _make_changes(
 
 
 async def _note_before(changes: Sequence[PlannedFileChange], context: ToolContext) -> None:
-    """Let language servers see what was wrong before: only what is new will be told."""
+    """Let language servers see what was wrong before: only what is new will be reported."""
     if context.languages is not None:
         for change in changes:
             if change.after is not None:
@@ -326,7 +326,7 @@ async def _confirm_unchanged(change: PlannedFileChange, context: ToolContext) ->
     if change.before is None or now.text != change.before.text:
         sentence = f"{change.target.shown} was changed after this change was prepared."
         if not context.may_read(change.target.resolved):
-            # Whoever allowed the change has seen the text that it was made for, and not this one.
+            # The one who allowed the change has seen the text that it was made for, and not this one.
             raise FileChangedError(f"{sentence} Nothing was written.", advice="Read it again before you change it.")
         raise changed_since(sentence, change.target, now, context)
 

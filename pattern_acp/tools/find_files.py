@@ -245,7 +245,7 @@ async def _search(
     from pattern_acp.workspace.search import any_file, search_text
 
     await confirm_target(target)
-    # Whoever was let search a file or folder of credentials itself sees all of it.
+    # The one who was let search a file or folder of credentials itself sees all of it.
     is_whole = not (looks_readable(target.path) and looks_readable(target.resolved))
     text = await _text_of_file(target, context)
     is_file = text is not None or await anyio.to_thread.run_sync(Path(target.path).is_file)
@@ -259,7 +259,7 @@ async def _search(
             limit=MOST_MATCHES,
             file_limit=MOST_MATCHES if is_file else MOST_OF_FILE,
             may_read=any_file if is_whole else looks_readable,
-            # Whoever may search the one file may see it by any of its names.
+            # The one who may search the one file may see it by any of its names.
             may_show=any_file if is_whole or is_file else is_shown,
             text=text,
         )

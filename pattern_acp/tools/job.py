@@ -33,7 +33,7 @@ from pattern_acp.tools.schema import input_schema, parse_arguments
 from pattern_acp.workspace.jobs import SEEN, Job, Jobs, JobState
 
 STATUS_ROOM = 500
-"""Characters of a result kept free for the sentences in front of the output."""
+"""Characters of a result reserved for the sentences in front of the output."""
 
 SHOWN_LINE = 120
 """Characters of a command that a sentence quotes."""

@@ -114,7 +114,7 @@ class Ticker:
         self._next = 0.0
 
     async def show(self, line: str) -> None:
-        """Show a line, in place of the one before."""
+        """Show a line, instead of the one before."""
         now = anyio.current_time()
         if now >= self._next:
             self._next = now + PROGRESS_SECONDS
@@ -393,7 +393,7 @@ class McpToolbox:
         self._fixed = tuple(whole if is_whole else [*searching, *reading])
 
     def fix_anew(self) -> None:
-        """Put into the prompt what servers offer now, in place of what was kept."""
+        """Put into the prompt what servers offer now, instead of what was stored."""
         self.kept.clear()
         self._tools.clear()
         self._fixed = None

@@ -336,7 +336,7 @@ def _asked_edits(asked: MemoryWriteArguments) -> tuple[MemoryEdit, ...]:
     """The edits of a call, in their order.
 
     Raises:
-        ToolInputError: an argument is missing, or one is given that its operation would ignore.
+        ToolInputError: an argument is missing, or there is one that its operation would ignore.
     """
     if len(asked.edits) > MOST_EDITS:
         raise ToolInputError(f"`edits` has {len(asked.edits)} edits; at most {MOST_EDITS} go into one call.")

@@ -40,7 +40,7 @@ LINE_LIMIT = 2_000
 """Characters of one line; longer ones are minified or data."""
 
 FOOTER_ROOM = 200
-"""Characters kept free for saying what is left."""
+"""Characters reserved for saying what is left."""
 
 
 class ReadFileArguments(Struct, frozen=True, forbid_unknown_fields=True):

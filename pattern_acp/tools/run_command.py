@@ -59,7 +59,7 @@ MOST_SECONDS = 1_800
 """Longest time limit that the model may ask for: half an hour covers long test runs, and a turn must end."""
 
 OUTPUT_LIMIT = 4_000_000
-"""Bytes of output kept for the journal; the newest when there is more."""
+"""Bytes of output stored for the journal; the newest when there is more."""
 
 SHOWN_TAIL = 4_000
 """Characters of output shown while the command runs; each showing sends them all again (zed#60134)."""
@@ -68,10 +68,10 @@ SHOW_SECONDS = 1.0
 """Least time between two showings of running output."""
 
 AFTERMATH_SECONDS = 3.0
-"""Longest wait for the end of a command that was told to end."""
+"""Longest wait for the end of a command that was asked to end."""
 
 FIRST_LOOK_SECONDS = 3.0
-"""Time to watch a command in the background before the model goes on: a failure at once is reported at once."""
+"""Time to watch a command in the background before the model continues: a failure at once is reported at once."""
 
 FIRST_PROMPT_LOOK_SECONDS = 1.0
 """Time until a client's terminal is first checked for a question; each next check comes after twice the time."""
@@ -84,7 +84,7 @@ NO_OUTPUT = "(no output)"
 _SUCCEEDED = re.compile(r"\AExit code 0 after [\d.]+ s\.\n")
 
 STATUS_ROOM = 300
-"""Characters of the result kept free for exit code and duration."""
+"""Characters of the result reserved for exit code and duration."""
 
 
 class RunCommandArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -303,7 +303,7 @@ async def _check_folder(folder: CodeTarget) -> None:
 
 
 def require_command_text(command: str) -> None:
-    """Check that a shell can be given the text of the command.
+    """Check that a shell can take the text of the command.
 
     Raises:
         ToolInputError: it holds NUL or half of a surrogate pair, at which a shell or a script would end or change.

@@ -37,7 +37,7 @@ def input_schema(
 ) -> JsonObject:
     """The JSON Schema of an argument type: one inline object of names, types and descriptions.
 
-    The items of the lists that `plain` names are given as objects without their properties: those are the call's own
+    The items of the lists that `plain` names are shown as objects without their properties: those are the call's own
     once more, and the model pays for every word. They are checked all the same when they come. So are the optional
     arguments that `unlisted` names and no request lists: few calls want them, or a result says when one does. A path
     leads to those of a list's items: "entries.priority".

@@ -134,7 +134,7 @@ class LoadSkill:
         title = f"Skill {skill.name}" + (f": {asked.file}" if asked.file else "")
         if not asked.file:
             return PreparedCall(title, (NoEffect(),), partial(_load, skill, asked.arguments))
-        # Whoever wrote the skill need not have meant to give away a file of credentials beside it.
+        # The one who wrote the skill need not have meant to give away a file of credentials beside it.
         target = await find_target(str(Path(skill.folder, asked.file)), context)
         guard = protection(await anyio.to_thread.run_sync(shown_name, target.resolved), context.roots)
         access = ReadPath(target.resolved) if guard is not None and guard.for_reading else NoEffect()

@@ -51,7 +51,7 @@ def list_agreements(tx: Transaction) -> tuple[Agreement, ...]:
 def store_agreement(
     tx: Transaction, root: str, digest: str, parts: Sequence[ProjectPart], *, seq: int, at_ms: int
 ) -> None:
-    """Keep what was agreed to, in place of an earlier agreement.
+    """Keep what was agreed to, instead of an earlier agreement.
 
     Raises:
         DatabaseError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""Limits of a turn: what it may use, what it has used, and when it must stop by itself.
+"""Limits of a turn: what it may use, what it has used, and when it must stop on its own.
 
 Owns: counting model requests, tool calls, tokens, money and time, saying when one is used up, and noticing calls that
 are repeated without an end. Must not know: who counts. The budget of a subagent is a part of its turn's: what it uses
@@ -189,7 +189,7 @@ class RepeatGuard:
     """Notices a call that is made again and again in one turn and that has the same result each time.
 
     A call that fails has the same result each time, whatever its error says. A change of the workspace begins all
-    counts anew: the result may be another one then.
+    counts again: the result may be another one then.
     """
 
     def __init__(self, limits: RepeatLimits | None = None) -> None:
@@ -201,7 +201,7 @@ class RepeatGuard:
 
     @property
     def stop(self) -> str:
-        """The sentence with which the turn has to end; empty while it may go on."""
+        """The sentence with which the turn has to end; empty while it may continue."""
         return self._stop
 
     def is_due(self, call_id: ToolCallId, name: str, arguments: JsonObject) -> bool:

@@ -47,7 +47,7 @@ CHECK_CALL = "check"
 """Name of the calls that show checks."""
 
 TOLD_CHARACTERS = 8_000
-"""Most characters of one check's output that the model reads; the first errors are what it can mend."""
+"""Most characters of one check's output that the model reads; the first errors are what it can repair."""
 
 _ORDER = ("formatter", "linter", "test")
 """Formatters go first, so that the others judge what they leave."""
@@ -91,7 +91,7 @@ class ConfiguredChecks:
         """`confirm` gives the checks that may still run when one is about to; None: all of `checks` may."""
         self._confirm = confirm
         self._checks = sorted(checks, key=lambda check: _ORDER.index(check.kind))
-        # A check ends at its time limit, also where a command of the model would go on in the background.
+        # A check ends at its time limit, also where a command of the model would continue in the background.
         self._context = replace(context, jobs=None)
         self._permissions = permissions
         self._recorder = recorder

@@ -62,7 +62,7 @@ class DataRead:
 
     @property
     def sources(self) -> Sequence[DataSource]:
-        """All that the session has read, oldest first, as far as it is kept."""
+        """All that the session has read, oldest first, as far as it is stored."""
         new = islice(self._sources, len(self._ready), None)
         self._ready.extend([replace(raw, text=flat_text(raw.text)) for raw in new])
         return tuple(self._ready)

@@ -1,4 +1,4 @@
-"""Transient output of a running turn, none of it durable by itself.
+"""Transient output of a running turn, none of it durable on its own.
 
 Durable events are `journal.events`; these are their live companions. A replay never has them.
 """

@@ -54,7 +54,7 @@ class TurnWindow(Protocol):
         ...
 
     async def too_long(self) -> bool:
-        """Make room, since the provider refused the last request as too long; whether that could be done.
+        """Make space, since the provider refused the last request as too long; whether that could be done.
 
         Raises:
             DatabaseError: it could not be recorded; the turn stops.
@@ -106,7 +106,7 @@ class CallIds(Struct, frozen=True):
 _USABLE_ID = re.compile(r"[!-~]{1,256}")
 
 BuildRequest = Callable[[Sequence[Message]], Awaitable[ProviderRequest]]
-"""Builds the request from the history so far; asked anew for every request, since memory may have changed."""
+"""Builds the request from the history so far; asked again for every request, since memory may have changed."""
 
 BYTES_PER_TOKEN = 4
 """Estimate for an answer that was cut before its provider counted it."""
@@ -142,7 +142,7 @@ class RequestGate(Protocol):
 
 
 GOES_ON = "The model is asked to continue."
-"""Sentence that follows the reason, for the user, when an answer stopped and the turn goes on by itself."""
+"""Sentence that follows the reason, for the user, when an answer stopped and the turn continues on its own."""
 
 BROKE = "The connection to the model broke."
 
@@ -170,10 +170,10 @@ ANSWER_SOONER = (
 
 
 class Resumption(Protocol):
-    """Decides whether the model is asked to go on with an answer that stopped in the middle."""
+    """Decides whether the model is asked to continue with an answer that stopped in the middle."""
 
     def goes_on(self, breaks: int) -> bool:
-        """True when the model is asked to go on, after so many answers in a row that broke off; 0 after a cut one."""
+        """True when the model is asked to continue after so many answers in a row that broke off; 0 after a cut one."""
         ...
 
     async def pause(self, breaks: int) -> None:
@@ -182,7 +182,7 @@ class Resumption(Protocol):
 
 
 class StreamRetries(Struct, frozen=True):
-    """`Resumption` that goes on `most` times in a row, after longer and longer pauses."""
+    """`Resumption` that continues `most` times in a row, after longer and longer pauses."""
 
     most: int
     policy: RetryPolicy
@@ -250,7 +250,7 @@ class TurnLoop:
         """True once the user has read part of an answer that stopped in the middle."""
 
     async def run(self, turn_id: TurnId, history: list[Message]) -> TurnEnd:
-        """Go on until the turn ends.
+        """Continue until the turn ends.
 
         Raises:
             ProviderError: the model could not be used.
@@ -328,7 +328,7 @@ class TurnLoop:
                     raise
                 assembly.take(Stopped(ProviderStop.INTERRUPTED, error.sentence))
             except BaseException as error:
-                # Cancelled or failed: what came is kept and marked, then the error goes on.
+                # Cancelled or failed: what came is stored and marked, then the error continues.
                 with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
                     await self._record_cut(turn_id, assembly, history, error)
                 raise
@@ -413,7 +413,7 @@ class TurnLoop:
         return end_of(stop, answer.assembly.detail)
 
     async def _go_on(self, turn_id: TurnId, answer: _Answer, history: list[Message]) -> bool:
-        """Prepare to go on after an answer stopped: pause, and add a note for the model. False: the turn ends."""
+        """Prepare to continue after an answer stopped: pause, and add a note for the model. False: the turn ends."""
         assembly, is_cut = answer.assembly, answer.assembly.stop is ProviderStop.MAX_TOKENS
         self._has_words = self._has_words or bool(answer.message.text.strip())
         is_final = assembly.is_final or assembly.detail == WINDOW_FULL
@@ -519,7 +519,7 @@ def with_plain_names(message: Message, offered: Sequence[str]) -> Message:
 def with_unique_calls(message: Message, used: set[ToolCallId], ids: IdFactory, *, all_new: bool = False) -> Message:
     """The message with an id for each call that no other call of the session has; these are added to `used`.
 
-    Small servers count calls anew in every answer, or give no ids at all; results are paired by id, and ACP wants ids
+    Small servers count calls again in every answer, or give no ids at all; results are paired by id, and ACP wants ids
     that are unique in a session, also when the model no longer sees the call that had it first. An id that is not
     short and printable is replaced too: it goes into many lines. With `all_new` every id is.
     """
@@ -570,7 +570,7 @@ def end_of(stop: ProviderStop, detail: str) -> TurnEnd:
 
 
 def last_answer(history: Sequence[Message]) -> str:
-    """The last words of the model in a conversation, with those before them where that answer stopped and went on."""
+    """The last words of the model in a conversation, with those before them where that answer stopped and continued."""
     answer, goes_back = "", True
     for message in reversed(history):
         if goes_back and message.role is Role.ASSISTANT:

@@ -2,7 +2,7 @@
 
 Invariant 7: a denial beats every grant; nothing runs that was not decided; the decision is recorded with its reason.
 
-A call is decided on after it was prepared, and preparing it reads files. `LookedAt` keeps what was read from being told
+A call is decided on after it was prepared, and preparing it reads files. `LookedAt` withholds what was read
 before the decision: the error of a call that cannot be prepared may quote a file, and its preview shows one.
 """
 
@@ -70,7 +70,7 @@ class GivesWay(Protocol):
     """Hears that the user allowed a call beside claims of others."""
 
     async def __call__(self, *, takes_over: bool) -> bool:
-        """Return whether the call waits until they are given back; `takes_over`: the user wants to take them over."""
+        """Return whether the call waits until they are returned; `takes_over`: the user wants to take them over."""
         ...
 
 
@@ -305,7 +305,7 @@ class PermissionChecker:
         wording: Wording | None = None,
         gives_way: GivesWay | None = None,
     ) -> Denied | None:
-        """None when the call may run. `again` decides anew once the questions asked before are answered.
+        """None when the call may run. `again` decides again once the questions asked before are answered.
 
         `wording` is a text that the user may change with their answer, `gives_way` is there for a call that met claims
         of others.

@@ -1,7 +1,7 @@
-"""Policy of a session as its decisions record it, and deciding a recorded case anew.
+"""Policy of a session as its decisions record it, and deciding a recorded case again.
 
 Owns: the recorded form of a policy and of what a call would touch, and which decisions follow from them. Must not know:
-where events are kept. What the user set up, hooks, repeated calls and the sandbox decide outside of policy: of these
+where events are stored. What the user set up, hooks, repeated calls and the sandbox decide outside of policy: of these
 only what policy had to say is checked.
 """
 

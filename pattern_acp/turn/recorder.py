@@ -81,7 +81,7 @@ class TurnRecorder(Protocol):
         ...
 
     async def show(self, event: Transient) -> None:
-        """Show something that is not durable by itself."""
+        """Show something that is not durable on its own."""
         ...
 
 
@@ -153,7 +153,7 @@ class JournalRecorder:
         self._tell_soon.append(tell)
 
     async def record_late(self, new: NewEvent) -> None:
-        """Record what ended by itself, also when the process already gave the session up because it ends.
+        """Record what ended on its own, also when the process already gave the session up because it ends.
 
         Raises:
             DatabaseError: nothing was saved and nothing was shown.
@@ -214,7 +214,7 @@ class JournalRecorder:
             await self.commit_partial()
 
     async def commit_waiting(self) -> None:
-        """Commit the events that wait for others, for whoever reads the journal. Raises like `TurnRecorder.record`."""
+        """Commit the events that wait for others, for a reader of the journal. Raises like `TurnRecorder.record`."""
         if self._soon:
             await self.record()
 

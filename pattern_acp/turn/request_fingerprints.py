@@ -1,6 +1,6 @@
 """Fingerprint of a request in the journal (rule R4): its SHA-256, its size and its parts, recorded before it is sent.
 
-Owns: computing them without encoding a long history anew for every request. Must not
+Owns: computing them without encoding a long history again for every request. Must not
 know: providers, or who records it. The ids of messages are left out: no model sees them, and a replay has others.
 """
 
@@ -21,7 +21,7 @@ SHORT_DIGITS = 16
 
 
 class _Known(Struct, frozen=True):
-    """A message that was encoded before. It is kept, so that no other one can get its identity."""
+    """A message that was encoded before. It is stored, so that no other one can get its identity."""
 
     message: Message
     digest: bytes
@@ -30,7 +30,7 @@ class _Known(Struct, frozen=True):
 
 
 class RequestKnown(Struct, frozen=True):
-    """A request as the journal knows it. `tools` is given when they have to be recorded before it."""
+    """A request as the journal knows it. `tools` is passed when they have to be recorded before it."""
 
     digest: str
     size: int
@@ -113,7 +113,7 @@ class RequestDigests:
     def _look_at(self, messages: Sequence[Message]) -> None:
         before: dict[int, _Known] = {}
         if not begins_with(messages, self._messages):
-            # Only those that are still there: what left the history is not kept for its sake.
+            # Only those that are still there: what left the history does not stay for its sake.
             before = {id(one.message): one for one in self._known}
             self._known, self._digests, self._shorts, self._size = [], [], [], 0
         for message in messages[len(self._known) :]:

@@ -69,7 +69,7 @@ class ToolHooks(Protocol):
 
     @property
     def stop(self) -> str:
-        """Why the turn is to end, as a hook wants it; empty when it may go on."""
+        """Why the turn is to end, as a hook wants it; empty when it may continue."""
         ...
 
     async def before(self, turn_id: TurnId, call: ToolCallView) -> Opinion:
@@ -97,7 +97,7 @@ class BeforeEdits(Protocol):
         ...
 
     async def gives_way(self, accesses: Sequence[Access], *, takes_over: bool) -> bool:
-        """Hear that the user allowed a call that meets claims of others; whether it waits until they are given back."""
+        """Hear that the user allowed a call that meets claims of others; whether it waits until they are returned."""
         ...
 
     async def before(self, accesses: Sequence[Access]) -> Advised | None:
@@ -120,7 +120,7 @@ class WorkAhead(Protocol):
         `delegated` are the arguments of those that start a subagent.
 
         Returns:
-            The sentence with which the turn ends here; empty to go on.
+            The sentence with which the turn ends here; empty to continue.
 
         Raises:
             DatabaseError: a question or its answer could not be recorded.
@@ -227,7 +227,7 @@ def was_cut(call: ToolCallPart) -> bool:
 
 
 class ReadCall(Struct, frozen=True):
-    """A call as it was meant. `repairs` says in phrases what had to be mended, without values."""
+    """A call as it was meant. `repairs` says in phrases what had to be repaired, without values."""
 
     tool: Tool
     arguments: JsonObject
@@ -240,10 +240,10 @@ def read_call(
     withheld: Collection[str] = (),
     offered: Collection[str] | None = None,
 ) -> ReadCall:
-    """The tool that a call names and its arguments, near-valid ones mended.
+    """The tool that a call names and its arguments, near-valid ones repaired.
 
     `withheld` names the tools that the model knows and that the command of this turn does not allow, `offered` those
-    that an error lists, all unless it is given.
+    that an error lists, all unless one is passed.
 
     Raises:
         ToolInputError: there is no such tool, it is withheld, or the arguments are no JSON object.
@@ -330,7 +330,7 @@ CHANGED_BY_HOOK = "a hook changed the arguments"
 OUTSIDE = "It would run outside the sandbox."
 
 OUTSIDE_SANDBOX = "none"
-"""In place of a sandbox's name: the call might have run in one, and ran outside."""
+"""Instead of a sandbox's name: the call might have run in one, and ran outside."""
 
 RUN_OUTSIDE = "The sandbox stopped it, and it was run again outside, as the user allowed."
 
@@ -429,13 +429,13 @@ class ToolRunner:
     ) -> None:
         self.repeats = RepeatGuard()
         self.cancel_reason = CANCELLED_SENTENCE
-        """Text for the model in place of the results of cancelled calls."""
+        """Text for the model instead of the results of cancelled calls."""
         self.before_edits: BeforeEdits | None = None
         """Check that may defer a call."""
         self.work_ahead: WorkAhead | None = None
         """Asks about much work before it is done."""
         self.not_agreed = ""
-        """The sentence with which the turn ends, as the user does not want the work ahead; empty when it goes on."""
+        """The sentence with which the turn ends, as the user does not want the work ahead; empty when it continues."""
         self._plan: Plan | None = None
         self._delegated: dict[ToolCallId, JsonObject] = {}
         self.withheld: Collection[str] = ()  # tools that the model knows and this turn's command does not allow
@@ -451,7 +451,7 @@ class ToolRunner:
         self._recorder = recorder
         self._clock = clock
         self.running: dict[ToolCallId, Callable[[], None]] = {}
-        """Functions that end the calls which run now, one by one, so that the turn goes on."""
+        """Functions that end the calls which run now, one by one, so that the turn continues."""
         self.hands_over: Callable[[ToolCallId], bool] = lambda _: False
         """Tells, behind each call but the last of an answer, whether the next is left out for a new prompt."""
         self._after_edits = after_edits
@@ -507,7 +507,7 @@ class ToolRunner:
         if not text:
             return
         added = f"\n{text}"
-        # Recorded before it is told, as the result itself was.
+        # Recorded before it is reported, as the result itself was.
         await self._recorder.record(
             NewEvent(ToolResultExtended(turn_id, self._last_edit, added), Actor.TOOL, Origin.COMMAND)
         )
@@ -725,7 +725,7 @@ class ToolRunner:
     async def _cancellable_effect(
         self, turn_id: TurnId, view: ToolCallView, prepared: PreparedCall, progress: CallProgress, *, confined: bool
     ) -> ToolOutcome:
-        """The result of a call that the user may cancel by itself."""
+        """The result of a call that the user may cancel on its own."""
         with anyio.CancelScope() as scope:
             self.running[view.call_id] = scope.cancel
             try:

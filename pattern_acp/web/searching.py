@@ -93,7 +93,7 @@ class WebSearcher:
         """Return the results for a query, best first.
 
         Raises:
-            PageFailedError: there are none to be had, and why.
+            PageFailedError: there are none, and why.
         """
         key = await self._key() if self._vendor.key_variable else ""
         page = await self._pages.ask(self._vendor.request(self._address, key, query))

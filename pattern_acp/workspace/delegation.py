@@ -1,7 +1,7 @@
 """Files and commands through the editor, with the disk and our own processes behind it.
 
 Owns: when the editor is asked, when it is believed, and what happens when it fails (issue 2, section 4). The disk and
-our own processes stand in for an editor that cannot; what it refuses is not done. Must not know: the protocol; the
+our own processes replace an editor that cannot; what it refuses is not done. Must not know: the protocol; the
 editor is another `FileSystem` and another `Terminal`.
 """
 
@@ -107,14 +107,15 @@ class _Buffer(Struct, frozen=True):
 
 
 async def tell_nobody() -> None:
-    """Go on without showing anything."""
+    """Continue without showing anything."""
 
 
 class DelegatingFileSystem:
     """`FileSystem` over an editor that may be stale, mute or wrong, and the disk.
 
     `deadline` is the longest wait for one answer in seconds. `on_warning` gets a sentence for the user whenever the
-    disk has to stand in; the `TextFile` carries the same. `show_warnings` shows it before the disk is read or written.
+    disk has to take its place; the `TextFile` carries the same. `show_warnings` shows it before the disk is read or
+    written.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class DelegatingFileSystem:
         self._clock = clock or SystemClock()
         self._buffers: dict[str, _Buffer] = {}
         self._gone: set[str] = set()
-        """Files that we moved away or removed; an editor may go on showing its buffer of them."""
+        """Files that we moved away or removed; an editor may continue showing its buffer of them."""
         self._commands = 0
         self._watched_from_ns = self._now_ns()
         self._watched_until_ns = 0
@@ -347,7 +348,7 @@ class DelegatingFileSystem:
         return self._watched_from_ns - _CLOCK_MARGIN_NS <= facts.mtime_ns <= self._watched_until_ns
 
     async def _tell_of_reading(self, error: WorkspaceError, path: str, facts: PathFacts) -> str:
-        """Show that the disk is read in place of the editor, before it is; not where there is nothing to read."""
+        """Show that the disk is read instead of the editor, before it is; not where there is nothing to read."""
         sentence = f"{error} {path} is read from the disk, without unsaved changes."
         return sentence if facts.kind == "missing" else await self._tell(sentence)
 

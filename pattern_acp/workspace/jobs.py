@@ -62,7 +62,7 @@ class JobOutput:
         self._limit = limit
         self._kept = bytearray()
         self._first = 0
-        """Number of the first byte that is kept."""
+        """Number of the first byte that is stored."""
         self._read = 0
         self.new_lines = 0
         """Line ends since the last reading."""
@@ -209,7 +209,7 @@ class Job(Struct):
     done: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     end_told: str = ""
-    """The turn in which the model learned how it ended, or `SEEN` when it saw so by itself."""
+    """The turn in which the model learned how it ended, or `SEEN` when it saw so on its own."""
 
     @property
     def is_running(self) -> bool:
@@ -273,7 +273,7 @@ class Jobs:
         return tuple(self._jobs.values())
 
     def untold_ends(self) -> tuple[Job, ...]:
-        """Those that ended by themselves since the model was last told of any."""
+        """Those that ended on their own since the model was last told of any."""
         if not self._jobs:
             return ()
         return tuple(job for job in self._jobs.values() if job.state is JobState.EXITED and not job.end_told)

@@ -1,7 +1,7 @@
 """The process that matches lines for `search`.
 
 Owns: reading portions of file names from stdin, writing what was found in each file to its own stdout, and going
-through large files without holding them in memory. Must not import anything outside the standard library and
+through large files without loading them whole. Must not import anything outside the standard library and
 `text_codec`, and must not know about ignore rules or limits of display.
 """
 

@@ -220,7 +220,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def remove_work(folder: Path) -> None:
-    """Take away what overlayfs left: the kernel makes a folder that nobody may list. Never raises."""
+    """Remove what overlayfs left: the kernel makes a folder that nobody may list. Never raises."""
     with suppress(OSError):
         (folder / "work" / "work").chmod(0o700)
     shutil.rmtree(folder / "work", ignore_errors=True)

@@ -44,7 +44,7 @@ UNATTENDED_VARIABLES = {
     INSIDE_VARIABLE: "1",
 }
 """Nobody can press a key, in a terminal of ours or of the client. An editor that ends at once leaves the prepared text
-as it is: `git commit --amend`, a merge and `rebase -i` go on with it, and `git commit` without a message fails. Git
+as it is: `git commit --amend`, a merge and `rebase -i` continue with it, and `git commit` without a message fails. Git
 takes `:` without starting anything, also where there is no `true`. Credentials that git or ssh lacks are a failure at
 once: no window of an editor or desktop asks for them, and ssh (OpenSSH 8.4) takes the program that always fails before
 a terminal. A line that sets one of these itself wins."""
@@ -65,7 +65,7 @@ PROGRAMS = ("git", "rg", "python3", "uv", "node", "pnpm", "cargo", "go", "make",
 """The programs that a model learns of: it would otherwise try them to see whether they are there."""
 
 _DIGITS = 4
-"""A count of more digits is nobody's; git refuses it by itself."""
+"""A count of more digits is nobody's; git refuses it on its own."""
 
 
 def shell_program(environment: Mapping[str, str], *, flavour: Flavour = PLATFORM) -> str:

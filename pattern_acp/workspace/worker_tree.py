@@ -571,7 +571,7 @@ def _note(folder: Path) -> _Note | None:
 
 
 def remove_tree(folder: str) -> None:
-    """Take away a folder of trees, and what its repository notes of it. Blocks; never raises."""
+    """Remove a folder of trees, and what its repository notes of it. Blocks; never raises."""
     note = _note(Path(folder))
     real = os.path.realpath(folder)
     if note is not None and note.common_dir:

@@ -103,13 +103,13 @@ class SecondView(EditorView):
         self._begun = Compactions()
         self.subagents = SubagentSessions(session_id, is_live=True)
         self._terminals: dict[ToolCallId, TerminalContent] = {}
-        """Terminals of ours that the client was told of, by the call that each has its name from."""
+        """Terminals of ours that the client learned of, by the call that each has its name from."""
         self._open_terminals: set[ToolCallId] = set()
         self._background: list[ToolCallId] = []
         """Terminals whose commands run beside the foreground, the oldest first."""
         self._calls: set[ToolCallId] = set()
         self._cancellable: set[ToolCallId] = set()
-        """Open calls that are worth cancelling by themselves, since they may take long."""
+        """Open calls that are worth cancelling on their own, since they may take long."""
         self._working: set[ToolCallId] = set()
         """Calls of the foreground that run and do not wait for the user."""
         self._shown_message = ""
@@ -125,7 +125,7 @@ class SecondView(EditorView):
     async def show(self, event: Event | Transient) -> None:
         """See `SessionView.show`."""
         if self.state == "requires_action" and not self._asking:
-            # Its question was withdrawn with the part of the turn that asked it, and the rest goes on.
+            # Its question was withdrawn with the part of the turn that asked it, and the rest continues.
             await self.show_state("running")
         match event:
             case TextStreamed(message_id, text):
@@ -153,7 +153,7 @@ class SecondView(EditorView):
                 pass
 
     async def show_message(self, message: Message) -> None:
-        """Show a message of the user that a cancel kept from being shown when it was recorded."""
+        """Show a message of the user that a cancel prevented from being shown when it was recorded."""
         if message.message_id != self._shown_message:
             await self._put(*user_message(message))
             await self.show_state("running")
@@ -182,7 +182,7 @@ class SecondView(EditorView):
 
     @asynccontextmanager
     async def asking(self, call_id: ToolCallId) -> AsyncGenerator[None]:
-        """Show that the foreground waits for the user, unless other calls go on, and that it goes on behind it."""
+        """Show that the foreground waits for the user, unless other calls continue, and that it continues behind it."""
         self._asking.append(call_id)
         try:
             await self._show_blocked()
@@ -196,12 +196,12 @@ class SecondView(EditorView):
             await self.show_state("running")
 
     async def _show_blocked(self) -> None:
-        """Show that the foreground waits for the user when all of it does, and that it runs when some of it goes on."""
+        """Show that the foreground waits for the user when all of it does, and runs when some of it continues."""
         if self._asking:
             state = "running" if self._working.difference(self._asking) else "requires_action"
             if state != self.state:
                 if self.state == "idle":
-                    # Where a prompt is to go on is asked before it is part of the conversation.
+                    # Where a prompt is to continue is asked before it is part of the conversation.
                     await self.show_state("running")
                 if state != self.state:
                     await self.show_state(state)
@@ -246,7 +246,7 @@ class SecondView(EditorView):
         for call_id in tuple(self._calls):
             failed = schema.ToolCallUpdate(tool_call_id=call_id, status=schema.ToolCallStatus.FAILED)
             await self._put(self._begun.given_up(call_id) or failed)
-            # Only now: what a cancel kept from being sent is sent by the next call.
+            # Only now: what a cancel prevented from being sent is sent by the next call.
             self._calls.discard(call_id)
 
     async def show_options(self, options: Sequence[Option]) -> None:
@@ -301,13 +301,13 @@ class SecondView(EditorView):
             updates = [no_longer_cancellable(update) for update in updates]
         await self._put(*updates)
         if isinstance(event, TurnStarted):
-            # Only now: what a cancel kept from being sent is sent by `show_message`.
+            # Only now: what a cancel prevented from being sent is sent by `show_message`.
             self._shown_message, self.state = event.message.message_id, "running"
         if isinstance(event, ToolCallFinished):
             await self._show_blocked()
 
     async def _end_terminal(self, event: ToolCallFinished) -> ToolCallFinished:
-        """End the terminal of a call, unless its command goes on; the call as it is to be shown, with its terminal."""
+        """End the terminal of a call, unless its command continues; the call to be shown, with its terminal."""
         call_id = event.call_id
         if call_id not in self._terminals:
             await self._put(*ended_terminals(event))
@@ -335,7 +335,7 @@ class SecondView(EditorView):
                 await self._put(*terminal_updates(event))
 
     async def _show_job(self, event: JobShown) -> None:
-        """Announce the terminal of a command that goes on in the background, and list it."""
+        """Announce the terminal of a command that continues in the background, and list it."""
         call_id = event.call_id
         await self._put(background_terminal(event, is_known=call_id in self._terminals))
         self._terminals.setdefault(call_id, TerminalContent(call_id, event.line, event.cwd))
@@ -356,7 +356,7 @@ class SecondView(EditorView):
             waiting = self._waiting
             await self._batch.then(partial(self._write, (*waiting, *updates)))
             if self._waiting is waiting:
-                # Only now: what a cancel kept from being sent goes with the next.
+                # Only now: what a cancel prevented from being sent goes with the next.
                 self._waiting = ()
 
     async def _write(self, updates: Sequence[Shown]) -> None:

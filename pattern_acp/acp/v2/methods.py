@@ -68,7 +68,7 @@ class _Prompt(Struct, eq=False):
         self.settled.set()
 
     def withdraw(self) -> None:
-        """Cancel what waits; a prompt that is part of the conversation goes on."""
+        """Cancel what waits; a prompt that is part of the conversation continues."""
         if self.message is None:
             self.ticket.cancel()
 
@@ -131,7 +131,7 @@ class SecondMethods:
         return schema.SetConfigOptionResponse(config_options=config_options(options))
 
     async def cancel_call(self, request: schema.CancelToolCallRequest, _context: RequestContext, /) -> v1.EmptyResponse:
-        """tool_call/cancel: ends a call that runs; its turn goes on, with what a subagent had found."""
+        """tool_call/cancel: ends a call that runs; its turn continues, with what a subagent had found."""
         session, call_id = self.sessions.get(request.session_id), ToolCallId(request.tool_call_id)
         end = session.subagents.get(call_id) or session.calls.get(call_id)
         if end is None:
@@ -140,7 +140,7 @@ class SecondMethods:
         return v1.EmptyResponse()
 
     def cancel_subagent(self, session_id: str) -> bool:
-        """session/cancel of a subagent: end it alone, and leave the turn to go on; False if it does not run."""
+        """session/cancel of a subagent: end it alone, and leave the turn to continue; False if it does not run."""
         for session in self.sessions.with_subagents:
             call_id = view_of(session).subagents.calls.get(session_id)
             end = None if call_id is None else session.subagents.get(call_id)

@@ -50,7 +50,7 @@ class ReplayFrom(MetaWire, frozen=True, kw_only=True):
 
 
 class ResumeSessionRequest(LoadSessionRequest, frozen=True, kw_only=True):
-    """Go on with a session; with a place to begin at, its history is replayed."""
+    """Continue with a session; with a place to begin at, its history is replayed."""
 
     replay_from: ReplayFrom | None = None
 
@@ -183,7 +183,7 @@ class ToolCallStatus(StrEnum):
 
 
 class CancelToolCallRequest(SessionRequest, frozen=True, kw_only=True):
-    """Cancel one call and leave the turn to go on."""
+    """Cancel one call and leave the turn to continue."""
 
     tool_call_id: str
 

@@ -121,7 +121,7 @@ class SubagentSessions(Struct):
             case TurnStarted(message=message) | ContextAdded(message=message, sources=("result",)) if (
                 child not in self.calls
             ):
-                # It begins, or goes on behind its report with words of the user.
+                # It begins, or continues behind its report with words of the user.
                 self.calls[child], self._open[child] = recorded.call_id, set()
                 cancel = schema.Controls(cancel=v1.Flag()) if self.is_live else msgspec.UNSET
                 announced = schema.SubagentUpdate(
@@ -429,7 +429,7 @@ def terminal_left(call_id: ToolCallId) -> schema.TerminalUpdate:
 
 
 def background_terminal(event: JobShown, *, is_known: bool) -> schema.TerminalUpdate:
-    """The terminal of a command that goes on beside the foreground; its user can end it."""
+    """The terminal of a command that continues beside the foreground; its user can end it."""
     so_far = shortened(event.output) if event.output and not is_known else ""
     return schema.TerminalUpdate(
         terminal_id=event.call_id,
@@ -654,7 +654,7 @@ def _by_line_feed(lines: Sequence[str]) -> list[str]:
 
 
 def _span(before: int, count: int) -> str:
-    """A range of a hunk: one without lines stands behind the line before it."""
+    """A range of a hunk: one without lines is behind the line before it."""
     return f"{before + 1 if count else before},{count}"
 
 

@@ -1,4 +1,4 @@
-"""The agent as a child process, and what it sends of its own accord.
+"""The agent as a child process, and what it sends on its own.
 
 Owns: its command line, its start, the lines to and from it, the draining of its stderr, handing updates and questions
 to the terminal's thread, its end, and the errors that end a chat. The SDK's own helper is not used: it never
@@ -108,7 +108,7 @@ class Incoming:
 
 
 class ChatError(PatternError):
-    """The chat cannot start or go on; its sentence is for the user."""
+    """The chat cannot start or continue; its sentence is for the user."""
 
     failure_code = "chat.not-possible"
 
@@ -128,10 +128,10 @@ class AgentRefusedError(ChatError):
 
 
 STDERR_KEPT = 8_000
-"""Bytes of the agent's last words that are kept for an error sentence."""
+"""Bytes of the agent's last words that are stored for an error sentence."""
 
 END_SECONDS = 2.5
-"""The agent ends by itself within 2 s of the end of its input (invariant 9)."""
+"""The agent ends on its own within 2 s of the end of its input (invariant 9)."""
 
 KILL_SECONDS = 0.5
 

@@ -33,10 +33,10 @@ TAIL_CHARACTERS = 8_000
 """Output that the screen can show of one terminal."""
 
 SHOWN_TERMINALS = 64
-"""Released terminals whose tail is kept for the screen."""
+"""Released terminals whose tail is stored for the screen."""
 
 DEFAULT_OUTPUT_LIMIT = 1_000_000
-"""Bytes kept when the agent does not say."""
+"""Bytes stored when the agent does not say."""
 
 
 class _Terminal(Struct):
@@ -114,7 +114,7 @@ class Terminals:
                 try:
                     await self._follow(terminal)
                 finally:
-                    # Whoever still waits for the exit of a terminal that is given up is not kept waiting.
+                    # The one who still waits for the exit of a terminal that is dropped does not wait any longer.
                     terminal.ended.set()
         except WorkspaceError as error:
             task_status.started(error)
@@ -181,7 +181,7 @@ class Files:
 
 
 def window(text: str, line: int | None, limit: int | None) -> str:
-    """`limit` lines of `text` from the 1-based `line`; all of it when neither is given."""
+    """`limit` lines of `text` from the 1-based `line`; all of it without either."""
     if line is None and limit is None:
         return text
     lines = text.splitlines(keepends=True)

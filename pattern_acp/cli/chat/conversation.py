@@ -179,7 +179,7 @@ class Conversation(Struct):
         self.incoming.withdraw()
 
     async def stop_subagent(self) -> None:
-        """End the subagent that was started last, if one runs; the turn goes on."""
+        """End the subagent that was started last, if one runs; the turn continues."""
         try:
             wanted = schema.SessionRequest(session_id=self.session_id)
             await self.request("_pattern/subagent/stop", wanted, dict[str, object])

@@ -40,7 +40,7 @@ class Question(Struct, frozen=True):
     answer: "concurrent.futures.Future[str | None]" = field(default_factory=concurrent.futures.Future[str | None])
     """The chosen option's id, or the words, empty for no answer; None when the question was cancelled."""
     beside: list[str] = field(default_factory=list[str])
-    """Words of the user beside a choice, before it was given."""
+    """Words of the user beside a choice, before it was chosen."""
 
     @property
     def is_open(self) -> bool:

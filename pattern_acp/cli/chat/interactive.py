@@ -143,7 +143,7 @@ class Interactive:
                 return EXIT_ERROR
 
     def _act(self, text: str) -> bool:
-        """Carry out a command of the chat, or run a turn; whether the chat can go on."""
+        """Carry out a command of the chat, or run a turn; whether the chat can continue."""
         name, _, rest = text.strip().partition(" ")
         own = self._own.get(name)
         if own is None:
@@ -155,7 +155,7 @@ class Interactive:
         return True
 
     def _turn(self, text: str) -> bool:
-        """Run a turn; whether the chat can go on."""
+        """Run a turn; whether the chat can continue."""
         begun = time.monotonic()
         with quiet_keys(sys.stdin):
             end = self._turns.run(text)

@@ -78,7 +78,7 @@ class Interrupts:
 
     @contextmanager
     def installed(self) -> Generator[None, None, None]:
-        """Take the signals over; being told to end is an exit in order, so that the agent and its commands end too."""
+        """Take the signals over; being asked to end is an exit in order, so that the agent and its commands end too."""
         wanted = {signal.SIGINT: self._interrupt, signal.SIGTERM: _terminate}
         if sys.platform != "win32":
             wanted |= {signal.SIGHUP: _terminate, signal.SIGQUIT: self._stop}

@@ -1,6 +1,6 @@
 """Keys of the user.
 
-Owns: reading one key without Enter, a line where that cannot be done, keeping typed keys off the screen while a turn
+Owns: reading one key without Enter, a line where that cannot be done, hiding typed keys while a turn
 runs, and collecting them; all differences between platforms in this matter. Must not know: what is done with them.
 """
 
@@ -35,7 +35,7 @@ class LineKeys:
         self._interrupts = interrupts
 
     def forget(self) -> None:
-        """See `Keys.forget`; lines that came early cannot be told apart."""
+        """See `Keys.forget`; lines that came early cannot be distinguished."""
 
     def read(self, question: Question, hint: str) -> str:
         """See `Keys.read`; an empty line asks again, the end of input means that nobody answers."""

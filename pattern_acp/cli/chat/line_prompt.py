@@ -138,7 +138,7 @@ class LinePrompt:
     def read(self, sign: str, text: str = "") -> str | None:
         """The next prompt, which begins as `text`; None at the end of input.
 
-        A line that ends with a backslash goes on in the next one, and lines that are pasted are one prompt.
+        A line that ends with a backslash continues in the next one, and lines that are pasted are one prompt.
 
         Raises:
             KeyboardInterrupt: the user gave the text up; `given_up` has it.

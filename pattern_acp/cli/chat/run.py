@@ -60,7 +60,7 @@ class Run(Struct, frozen=True):
     at_end: ExitStack = field(default_factory=ExitStack)
     """Closed behind everything else."""
     lead: "Callable[[Turns], int] | None" = None
-    """Runs the turns in place of a prompt or of the user."""
+    """Runs the turns instead of a prompt or of the user."""
 
 
 Connect = Callable[[Flags], AbstractAsyncContextManager[AgentProcess]]
@@ -114,7 +114,7 @@ def with_piped(chat: Run) -> Run:
     """The chat with what is piped in beside its prompt.
 
     Raises:
-        ChatError: that can not be given.
+        ChatError: that can not be passed.
     """
     given = read_piped(sys.stdin)
     # Late: mostly nothing is piped.

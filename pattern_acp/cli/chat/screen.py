@@ -91,7 +91,7 @@ def wrapped_rows(width: int, columns: int) -> int:
 
 
 MOST_NARROW = 10
-"""Columns that words need beside their margin; on a screen that is narrower they go on at the left."""
+"""Columns that words need beside their margin; on a screen that is narrower they continue at the left."""
 
 
 class Indented:
@@ -111,9 +111,9 @@ class Indented:
 
 
 class Hanging:
-    """Text whose lines go on below their own words when they are too long, not below their signs and numbers.
+    """Text whose lines continue below their own words when they are too long, not below their signs and numbers.
 
-    `margin` matches what is before the words of a line; a line without it goes on at the left.
+    `margin` matches what is before the words of a line; a line without it continues at the left.
     """
 
     def __init__(self, text: Text, margin: re.Pattern[str]) -> None:
@@ -149,7 +149,7 @@ class Trimmed:
 
 
 class Bottom:
-    """The last lines of a renderable, as many as the screen has room for."""
+    """The last lines of a renderable, as many as the screen has space for."""
 
     def __init__(self, inner: RenderableType) -> None:
         self._inner = inner

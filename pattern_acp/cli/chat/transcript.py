@@ -227,7 +227,7 @@ OWN_THOUGHT = "_told"
 """Part of the id of a thought that is the agent's own word, not the model's: that a request is made again, and why."""
 
 GOES_ON = "_told_again_thought"
-"""Suffix of such a thought's id when the next message goes on where the last one broke off."""
+"""Suffix of such a thought's id when the next message continues where the last one broke off."""
 
 
 class Transcript:

@@ -122,7 +122,7 @@ class ScreenView:
         self._transcript.tick()
 
     def end(self, end: PromptAnswered) -> None:
-        """See `TurnView.end`. An error is for whoever runs the turn to say."""
+        """See `TurnView.end`. An error is for the one who runs the turn to say."""
         if end.error:
             self._transcript.settle()
         else:

@@ -80,7 +80,7 @@ T = TypeVar("T")
 def merge_contents(schema: BlockSchema, base: str, theirs: str, ours: str) -> Merge:
     """Merge `theirs` and `ours`, which were both made of the text `base` of a block.
 
-    A text that is no content of the schema is merged by lines, for whoever reads the outcome to refuse.
+    A text that is no content of the schema is merged by lines, for the one who reads the outcome to refuse.
     """
     if isinstance(schema, TextSchema) or theirs in {base, ours} or ours == base:
         return merge_texts(base, theirs, ours)
@@ -106,7 +106,7 @@ def merge_items(base: Sequence[T], theirs: Sequence[T], ours: Sequence[T]) -> li
         new = list(ours[from_:to])
         for at in range(start, end):
             if at in places:
-                # Its successor stands in its place; without one, it was taken out.
+                # Its successor takes its place; without one, it was taken out.
                 anchor = places[at] + 1
                 kept[anchor][:1] = new[:1]
                 new = new[1:]

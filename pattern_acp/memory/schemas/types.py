@@ -70,14 +70,14 @@ class MapSchema(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
 
 
 class ListSchema(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind", tag="list"):
-    """Items in an order: texts, or records where `fields` are given."""
+    """Items in an order: texts, or records where `fields` are set."""
 
     fields: tuple[FieldSpec, ...] = ()
     max_items: int | None = None
 
 
 class LogSchema(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind", tag="log"):
-    """Entries that are only ever added, each with its time and author. All are kept, the last `shown` are shown."""
+    """Entries that are only ever added, each with its time and author. All are stored, the last `shown` are shown."""
 
     fields: tuple[FieldSpec, ...] = ()
     shown: int = 20

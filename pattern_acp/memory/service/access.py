@@ -62,7 +62,7 @@ class MemoryBlockView(Struct, frozen=True):
     form: str = ""
     """Its content besides free text, in a sentence; empty for free text."""
     notes: tuple[str, ...] = ()
-    """Facts for the model about its present state: double changes to mend, stale facts."""
+    """Facts for the model about its present state: double changes to repair, stale facts."""
     in_context: bool = True
     """True if it belongs in every request now; others are only named."""
     write_denied: str = ""
@@ -121,7 +121,7 @@ class MemoryChange(Struct, frozen=True):
     before: str
     after: str
     notes: tuple[str, ...] = ()
-    """Notes for the writer, such as a double change to mend."""
+    """Notes for the writer, such as a double change to repair."""
 
 
 class MemoryProposal(Struct, frozen=True):

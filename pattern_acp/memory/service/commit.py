@@ -99,7 +99,7 @@ def apply_edits(tx: Transaction, edits: Sequence[MemoryEdit], writing: WriteCont
 def known_after(seen: str, edit: MemoryEdit, change: MemoryChange, *, at_ms: int) -> str:
     """Return the text that a writer who saw `seen` knows after their own edit: nothing that others wrote meanwhile.
 
-    Where that cannot be told it is `seen`, so that a rewrite keeps too much rather than too little.
+    Where that cannot be known it is `seen`, so that a rewrite keeps too much rather than too little.
     """
     if seen == change.before:
         return change.after

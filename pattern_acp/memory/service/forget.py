@@ -1,9 +1,9 @@
 """Forgetting: words taken out of a block, its history, the search indexes and the journal, for good.
 
-Owns: composing all of it in one transaction with the event that says who did it and why, and what the user is told
+Owns: composing all of it in one transaction with the event that says who did it and why, and what the user learns
 before and afterwards. Must not know: how anything is shown, or who decided that it is allowed.
 
-The order: copies are looked for in the whole journal first, without holding the write lock; then, in one transaction,
+The order: copies are looked for in the whole journal first, without the write lock; then, in one transaction,
 the audit event is appended and everything is changed; then the file is written again, since SQLite leaves deleted words
 in free pages and in the write-ahead log. Last, everything is looked through once more by the same recogniser, and what
 still holds the words is named.
@@ -140,7 +140,7 @@ class ForgettingPreview(Struct, frozen=True):
     kept_files: int
     tasks: int = 0
     sources: int = 0
-    """Kept sources of definitions."""
+    """Stored sources of definitions."""
 
 
 class ForgottenReport(Struct, frozen=True):
@@ -215,7 +215,7 @@ class MemoryForgetting:
     ) -> None:
         """`parameters` are the names of arguments of tools, which stay whatever words are forgotten.
 
-        `telling` gives what notes them for other devices, or raises a `PatternError` when these cannot be told now.
+        `telling` gives what notes them for other devices, or raises a `PatternError` when these cannot be reported now.
         """
         self._parameters = parameters
         self._tasks, self._sources = tasks, sources

@@ -253,7 +253,7 @@ def _owners(stored: Sequence[StoredBlock]) -> tuple[tuple[Scope, str], ...]:
 def _end(
     tx: Transaction, fork: MemoryFork, outcome: str, writing: WriteContext, *, accepted: int = 0, facts: int = 0
 ) -> None:
-    """Take away all that is stored of a fork: what it had is elsewhere now, or is not wanted."""
+    """Remove all that is stored of a fork: what it had is elsewhere now, or is not wanted."""
     stored = forks.stored_blocks(tx, fork.id)
     writer, stream = writing.writer, writing.owner.session_id
     event = MemoryForkEnded(fork.id, outcome, accepted, facts, writing.turn_id)
@@ -267,7 +267,7 @@ def _end(
 
 
 def drop_block(tx: Transaction, stored: StoredBlock, reason: str, at_ms: int, *, peer: int) -> None:
-    """Take away a block of a fork with all that is stored of it, and record that."""
+    """Remove a block of a fork with all that is stored of it, and record that."""
     dropping, key = propose_dropping(stored.block, stored.frontiers, peer=peer), stored.block.key
     event = BlockForgotten(
         block_id=stored.block.id,

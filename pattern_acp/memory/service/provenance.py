@@ -1,8 +1,8 @@
 """Comparison of the rows of memory with the journal: who wrote what, when, why, and with what outcome.
 
 Owns: which column follows from which event. Must not know: documents (`memory/integrity.py`), or who asks. The events
-are chained, and the rows are not: whoever changes a row, or puts those of another copy in its place, cannot change its
-event without breaking the chain. Every column of `blocks`, `block_updates` and `block_archives` is compared here or
+are chained, and the rows are not: the one who changes a row, or puts those of another copy in its place, cannot change
+its event without breaking the chain. Every column of `blocks`, `block_updates` and `block_archives` is compared here or
 read back as a document there; a test changes each of them that the schema has.
 
 Words that were taken out of an event match anything. Journals of before say less of a write; what they say is compared.
@@ -49,7 +49,7 @@ _Write: TypeAlias = BlockCommitted | BlockDeleted | BlockRestored | BlockForgott
 _KINDS = (BlockCommitted, BlockDeleted, BlockRestored, BlockForgotten, BlockConfigured, BlockHealed)
 
 _SAID_ELSEWHERE = frozenset({"block_id", "data", "actor", "origin", "reason", "at_ms", "last_seq"})
-"""Columns of a write that its event says by themselves; the SHA-256 of all others is in it."""
+"""Columns of a write that its event says on their own; the SHA-256 of all others is in it."""
 
 _OF_ENTRIES = (("archival_entries", "id"), ("bound_entries", "entry"))
 
@@ -130,7 +130,7 @@ def archive_mismatches(tx: Transaction) -> Iterator[Mismatch]:
 
 
 def _ends_fork(recorded: Recorded) -> bool:
-    """Tell whether the program took away a block of a fork, and no entry that anybody kept."""
+    """Tell whether the program removed a block of a fork, and no entry that anybody stored."""
     event = recorded.event
     is_of_fork = isinstance(event, BlockForgotten) and event.whole and bool(fork_in(event.owner))
     return is_of_fork and recorded.actor is Actor.SYSTEM

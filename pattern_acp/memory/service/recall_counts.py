@@ -1,8 +1,8 @@
 """Counts of what a turn recalled and of the repeats it reported, as the journal has them.
 
-Owns: the event, counting with it, counting anew from all of them, and what forgetting takes out of them. Must not know:
-who recalled, or what the counts are used for. The ids of the search index go with it when it is made again, so the
-event names passages by their block or archival entry and a hash of their text.
+Owns: the event, counting with it, counting again from all of them, and what forgetting takes out of them. Must not
+know: who recalled, or what the counts are used for. The ids of the search index go with it when it is made again, so
+the event names passages by their block or archival entry and a hash of their text.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -27,12 +27,12 @@ from pattern_acp.memory.sharing import shared_sources
 from pattern_acp.memory.vectors import QueryVector
 
 KNOWS_MEANING = 0.5
-"""Trust from which an embedder's cosines say something by themselves. Hashed n-grams have less: two questions of the
+"""Trust from which an embedder's cosines say something on their own. Hashed n-grams have less: two questions of the
 same form, one about the deployment and one about the payment process, come to 0.77 there."""
 
 
 def knows(model: EmbeddingModel) -> bool:
-    """True when a cosine of this model says something by itself."""
+    """True when a cosine of this model says something on its own."""
     return model.trust >= KNOWS_MEANING and not model.is_rough
 
 
@@ -63,7 +63,7 @@ class SessionSearch:
         indexer: Indexer | None,
         forked_ms: int | None = None,
     ) -> None:
-        """Search for a session; in a fork, also what those that it was forked from kept until `forked_ms`."""
+        """Search for a session; in a fork, also what those that it was forked from stored until `forked_ms`."""
         self._database = database
         self._forked_ms = forked_ms
         self._owners = owners

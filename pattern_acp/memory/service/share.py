@@ -148,7 +148,7 @@ class MemorySetup:
 
 
 def attach_first(tx: Transaction, block: Block, writing: WriteContext) -> None:
-    """Attach a new shared block to the project it was made in, so that whoever made it sees it."""
+    """Attach a new shared block to the project it was made in, so that the one who made it sees it."""
     project = writing.owner.owner_of(Scope.PROJECT)
     event = _shared(block, Scope.PROJECT, project, block.permission, writing.turn_id)
     writer, stream = writing.writer, writing.owner.session_id

@@ -157,7 +157,7 @@ class MemoryReverts:
         return await self._database.write(write)
 
     async def heal(self) -> tuple[str, ...]:
-        """Mend blocks of which stored parts are damaged while others are sound; their labels.
+        """Repair blocks of which stored parts are damaged while others are sound; their labels.
 
         Raises:
             DatabaseError: the constellation cannot be read or written.

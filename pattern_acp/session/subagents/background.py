@@ -1,4 +1,4 @@
-"""Subagents in the background: they go on after their prompt, and the next one settles what they found.
+"""Subagents in the background: they continue after their prompt, and the next one settles what they found.
 
 Owns: the background subagents of one session, their records, what becomes of a result at the next prompt, and /workers.
 Must not know: how a subagent runs. Between prompts nothing of the user's changes and nobody is asked: a result waits.
@@ -50,7 +50,7 @@ ID = "worker"
 """Beginning of the ids: they are recorded as background work, beside commands."""
 
 SOURCE = "worker"
-"""Source of what the model is told of them."""
+"""Source of what the model learns of them."""
 
 SHOWN_TASK = 160
 """Characters of a task, and of the last words, in a line."""
@@ -59,7 +59,7 @@ SHOWN_FILES = 20
 """Files whose diffs /workers shows."""
 
 CLOSE_SECONDS = 2.5
-"""Longest wait for the end of those that were told to end."""
+"""Longest wait for the end of those that were asked to end."""
 
 WAITS = "has finished, and waits for your next prompt"
 
@@ -125,7 +125,7 @@ class BackgroundSubagent(Struct, eq=False):
     graph: SubagentGraph
     progress: ShownInTurns
     words: str = ""
-    """Words with which it goes on; empty for its beginning."""
+    """Words with which it continues; empty for its beginning."""
     has_result: bool = False
     """True once it waits for the next prompt."""
     outcome: str = ""

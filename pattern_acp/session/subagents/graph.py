@@ -35,7 +35,7 @@ class GraphNode(Struct, eq=False):
     report: str = ""
 
     def end(self, *, reason: str = "", report: str = "") -> None:
-        """Let those that need it go on, or know the `reason` why they cannot. What is said first counts."""
+        """Let those that need it continue, or know the `reason` why they cannot. What is said first counts."""
         if not self.ended.is_set():
             self.failure, self.report = reason, report
             self.ended.set()

@@ -79,7 +79,7 @@ class TurnParts(Struct, frozen=True):
     """Makes the delegation of a worker to those below it."""
     nest: Nest | None = None
     approver: Approver | None = None
-    """Asks the user in place of the session's own."""
+    """Asks the user instead of the session's own."""
     """The worker that delegates; None for the agent itself."""
 
     @property

@@ -127,7 +127,7 @@ class SubagentWindow:
         self._task = history[0].message_id
 
     async def fitted(self) -> ProviderRequest:
-        """The next request, with room made where that was needed.
+        """The next request, with space made where that was needed.
 
         Raises:
             ContextFullError: it does not fit whatever is left out.
@@ -219,7 +219,7 @@ class SubagentMemory:
     """`MemoryAccess` of a subagent, over that of its session."""
 
     def __init__(self, memory: MemoryAccess, name: str) -> None:
-        """`name` stands in the reason of every write."""
+        """`name` is in the reason of every write."""
         self._memory = memory
         self._name = name
         self._seen: dict[str, str] = {}
@@ -388,7 +388,7 @@ def outcome_of(
         history: its conversation.
         sentence: why it ended; empty when it gave its report.
         work: what it changed.
-        failed: whether it could not go on; without a report it counts as failed anyway.
+        failed: whether it could not continue; without a report it counts as failed anyway.
         limit: characters that the model reads.
         title: the call's title at its end.
     """
@@ -520,7 +520,7 @@ class Subagent:
     """One run."""
 
     has_failed = False
-    """True when it could not go on, or its changes could not land."""
+    """True when it could not continue, or its changes could not land."""
     has_landed = False
     """True once the changes of a worker that lands are there."""
     _words = ""
@@ -543,7 +543,7 @@ class Subagent:
         self._end = TurnEnd(StopReason.CANCELLED, STOPPED)
         self._history: list[Message] = []
         self.scope = anyio.CancelScope()
-        """Cancelled to end it alone, as the user wants; its turn goes on."""
+        """Cancelled to end it alone, as the user wants; its turn continues."""
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
         qualified, self._system = _answering(session, task.kind, task.persona)
         self._call_id = call_id
@@ -671,7 +671,7 @@ class Subagent:
         await self._to_its_end()
 
     async def go_on(self, words: str) -> None:
-        """Go on behind its report with words of the user.
+        """Continue behind its report with words of the user.
 
         Raises:
             DatabaseError: something could not be recorded.
@@ -745,7 +745,7 @@ class Subagent:
         )
 
     async def close(self) -> None:
-        """Take away what its commands ran in."""
+        """Remove what its commands ran in."""
         if self._view is not None:
             await self._view.close()
 
@@ -864,7 +864,7 @@ class Subagent:
         try:
             return [memory_view(block) for block in await self._memory.blocks()]
         except BlockError:
-            # The user was told of it by the turn itself.
+            # The user learned of it from the turn itself.
             return []
 
     async def _opening(self) -> tuple[str, ...]:
@@ -912,7 +912,7 @@ def _answering(session: "Session", kind: SubagentKind, persona: Persona | None) 
 
 
 def _model_in_use(session: "Session", qualified: str, gate: BudgetGate) -> ModelInUse:
-    """The model, with those that stand in for it as far as the budgets have room."""
+    """The model, with those that replace it as far as the budgets have space."""
     models = session.constellation.models
     provider, info = models.resolve(qualified)
     return ModelInUse(models.with_fallback(provider, info, tokens_in(session.state), gate.refusal), info)

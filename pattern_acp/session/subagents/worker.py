@@ -103,7 +103,7 @@ class WorkerView:
 
     @property
     def context(self) -> ToolContext:
-        """The session's, with this view in place of its files and commands."""
+        """The session's, with this view instead of its files and commands."""
         return replace(self._context, files=self.files, terminal=self, languages=None, limits=self._limits)
 
     @asynccontextmanager
@@ -132,7 +132,7 @@ class WorkerView:
         )
 
     async def close(self) -> None:
-        """Take away what its commands ran in."""
+        """Remove what its commands ran in."""
         with anyio.CancelScope(shield=True):
             await self._tree.close()
 

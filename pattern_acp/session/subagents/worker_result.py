@@ -65,7 +65,7 @@ class CheckReport(Struct, frozen=True):
 
 
 class ResultPorts(Struct, frozen=True):
-    """The parts of a subagent that its result uses. `interrupted` shows the question in place of the activity."""
+    """The parts of a subagent that its result uses. `interrupted` shows the question instead of the activity."""
 
     recorder: TurnRecorder
     progress: Progress
@@ -99,7 +99,7 @@ class WorkerResult:
         self.wants_words = False
         """True when the user asked for changes and could not say there which: their next message does."""
         self.failed = False
-        """True when checks kept it from landing."""
+        """True when checks prevented it from landing."""
         self.sentence = ""
         """Text for the model about it."""
         self.report = CheckReport()
@@ -115,7 +115,7 @@ class WorkerResult:
         return self.files.changes() if self.is_settled or self.wants_words else ()
 
     async def settle(self) -> str:
-        """Check the changes and ask the user; words with which the worker is to go on, empty when there are none.
+        """Check the changes and ask the user; words with which the worker is to continue, empty when there are none.
 
         Raises:
             DatabaseError: something could not be recorded.
@@ -131,7 +131,7 @@ class WorkerResult:
         return "" if self.asks_later else await self.ask()
 
     async def ask(self) -> str:
-        """Ask the user about checked changes, where they want to be asked; words with which the worker is to go on.
+        """Ask the user about checked changes, where they want to be asked; words with which the worker is to continue.
 
         Raises:
             DatabaseError: something could not be recorded.
@@ -142,7 +142,7 @@ class WorkerResult:
         words = await self._ask()
         left_out = before - len(self.files.changes())
         if self.is_settled and left_out and not self.files.is_clean:
-            # What is left was never checked by itself.
+            # What is left was never checked on its own.
             self.report = await self._run_checks()
             if self.report.told:
                 self._failed_rounds = MOST_FAILED_ROUNDS
@@ -181,7 +181,7 @@ class WorkerResult:
         return CheckReport(self._task.checks, exit_code, output, "\n".join(told))
 
     async def _ask(self) -> str:
-        """Put the question; words for the worker to go on with."""
+        """Put the question; words for the worker to continue with."""
         changes, name = self.files.changes(), self._task.name
         options = (ACCEPT, *((SOME,) if len(changes) > 1 else ()), CHANGES, DROP)
         view = self._view(changes)
@@ -275,7 +275,7 @@ class WorkerResult:
 
 
 def asked_for(words: str) -> str:
-    """Words of the user with which a worker goes on."""
+    """Words of the user with which a worker continues."""
     return f"The user looked at your changes, which have not landed, and asks for this: {words}"
 
 
