@@ -25,6 +25,7 @@ from pattern_acp.domain.errors import JournalError, PatternError, WorkspaceError
 from pattern_acp.domain.file_states import MISSING, FileChange, FileState
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal import leases
 from pattern_acp.journal.contents import store_content
 from pattern_acp.journal.events import JobReported, LandingEnded, LandingStarted
@@ -53,6 +54,9 @@ MERGE_SECONDS = 10.0
 
 GIT_FAILED = 128
 """Exit codes of git from here on say that it failed; below, that many places do not fit together."""
+
+MOMENT_CHARACTERS = 60
+"""Length of the name of the moment before a landing, to which `/rewind` goes back."""
 
 LANDED, FAILED, UNDONE = "landed", "failed", "undone"
 """Outcomes of a landing."""
@@ -187,7 +191,7 @@ async def land(checkpoints: Checkpoints, files: FileSystem, plan: LandingPlan, c
     with anyio.CancelScope(shield=True):
         scope, paths = checkpoints.scope, [write.path for write in plan.writes]
         # A moment of its own, to which `/rewind` goes back.
-        await checkpoints.take("tool")
+        await checkpoints.take("tool", one_line(f"before {', '.join(plan.workers)} landed", MOMENT_CHARACTERS))
         captured = await capture_all(paths)
         _refuse_unkept(checkpoints, paths, captured)
         started = LandingStarted(

@@ -122,6 +122,7 @@ async def test_all_files_are_written_with_one_checkpoint_and_the_journal_says_so
         before, started, _, ended, taken = await bench.events()
         assert isinstance(before, CheckpointTaken)
         assert not before.changes
+        assert before.name == "before one, two landed"
         assert isinstance(started, LandingStarted)
         assert started.workers == ("one", "two")
         assert isinstance(ended, LandingEnded)
