@@ -799,7 +799,8 @@ def _difference(session_id: str, found: TurnDifference) -> Iterator[Part]:
     yield Paragraph(f"{session_id}  DIFFERS in turn {found.turn}, request {found.request}: {found.part}", "error")
     before, now = found.recorded.splitlines(), found.replayed.splitlines()
     lines = list(difflib.unified_diff(before, now, "recorded", "replayed", lineterm="", n=AROUND))
-    more = f"\n  and {len(lines) - MOST_LINES:,} more lines; --json has all of it" if len(lines) > MOST_LINES else ""
+    left = len(lines) - MOST_LINES
+    more = f"\n  and {plural(left, 'more line')}; --json has all of it" if left > 0 else ""
     yield Fence("\n".join(f"  {line}" for line in lines[:MOST_LINES]) + more)
 
 

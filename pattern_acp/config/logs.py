@@ -18,6 +18,7 @@ from msgspec import Struct
 from pattern_acp.config.paths import LOG_FILE, make_private_directory, open_private_append
 from pattern_acp.config.settings import LogLevel
 from pattern_acp.domain.late_pattern import AnchoredPattern, late_pattern, without_case
+from pattern_acp.domain.text_limits import plural
 
 MAX_FILE_BYTES = 5_000_000
 _MOST_FILES = 3
@@ -250,4 +251,4 @@ def _level_number(level: LogLevel) -> int:
 
 
 def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit} more characters)"
+    return text if len(text) <= limit else f"{text[:limit]} … ({plural(len(text) - limit, 'more character')})"

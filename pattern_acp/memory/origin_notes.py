@@ -11,7 +11,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.memory.blocks import Block
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -72,7 +72,10 @@ class OriginNotes:
                 quoted.setdefault(span.number, words)
         notes = [_note(f"“{one_line(words, EXCERPT)}”", writes[number]) for number, words in quoted.items()]
         more = len(notes) - MOST_NOTES
-        return (*notes[:MOST_NOTES], *((f"So were {more} more passages.",) if more > 0 else ()))
+        return (
+            *notes[:MOST_NOTES],
+            *((f"So {'was' if more == 1 else 'were'} {plural(more, 'more passage')}.",) if more > 0 else ()),
+        )
 
 
 def _note(what: str, named: str) -> str:

@@ -20,7 +20,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import AttachmentKind, ImagePart, Message, Part, ResourcePart, TextPart
 from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
-from pattern_acp.domain.text_limits import cut_line
+from pattern_acp.domain.text_limits import cut_line, plural
 from pattern_acp.domain.tool_calls import Location
 from pattern_acp.policy.decision import Verdict
 from pattern_acp.turn.permissions import resolved
@@ -324,7 +324,9 @@ async def _folder(place: _Place) -> _Found:
     listing = await list_directory(place.path, limit=FOLDER_ENTRIES)
     names = [f"{entry.name}/" if entry.kind == "directory" else entry.name for entry in listing.entries]
     left = listing.total - len(names)
-    return _Found("\n".join(names), f"{left:,} more entries; list_directory shows them" if left else "")
+    return _Found(
+        "\n".join(names), f"{plural(left, 'more entry', 'more entries')}; list_directory shows them" if left else ""
+    )
 
 
 async def _text(state: "SessionState", workbench: "Workbench", place: _Place, lines: str) -> _Found:

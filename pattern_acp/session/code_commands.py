@@ -19,6 +19,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.tools.base import CodeMapArguments, CodeOperation, PreparedCall, Progress, ToolContext, ToolOutcome
 from pattern_acp.tools.code_map import CodeMap, require_query
@@ -77,7 +78,7 @@ class CodeFound(Result, frozen=True):
         """The lines that a user reads, as a list with links that an editor opens."""
         lines = [_markdown(line) for line in self.lines[:LINES_SHOWN]]
         if len(self.lines) > LINES_SHOWN:
-            lines.append(f"- {len(self.lines) - LINES_SHOWN:,} more lines; ask more narrowly")
+            lines.append(f"- {plural(len(self.lines) - LINES_SHOWN, 'more line')}; ask more narrowly")
         return Body(as_typed("\n".join(lines))), Paragraph(as_typed(_escaped(self.freshness)), "dim")
 
 

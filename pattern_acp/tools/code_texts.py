@@ -180,7 +180,7 @@ def folder_lines(outline: FolderOutline, naming: Naming) -> list[Line]:
         text = _size(item.file) + (f": {names}" if names else "")
         lines.append(naming.line(item.file.path, None, text))
     if outline.more:
-        lines.append(Line(f"{outline.more:,} more files; name a folder inside, or raise limit"))
+        lines.append(Line(f"{plural(outline.more, 'more file')}; name a folder inside, or raise limit"))
     return lines
 
 

@@ -26,7 +26,7 @@ from pattern_acp.domain.access import NoEffect, ReadPath
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import TrustTier
-from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.tool_calls import TextContent, ToolKind
 from pattern_acp.policy.paths import protection
 from pattern_acp.providers.base import ToolSpec
@@ -111,7 +111,8 @@ class LoadSkill:
             for skill in added[:MOST_NEW]
         ]
         if len(added) > MOST_NEW:
-            notes.append(f"There are {len(added) - MOST_NEW} more new skills; the tool skill searches them.")
+            left = plural(len(added) - MOST_NEW, "more new skill")
+            notes.append(f"The tool skill searches {left}.")
         return tuple(notes)
 
     async def prepare(self, arguments: JsonObject, _call_id: ToolCallId, context: ToolContext) -> PreparedCall:

@@ -14,7 +14,7 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import Transaction, storable
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
-from pattern_acp.domain.text_limits import with_visible_characters
+from pattern_acp.domain.text_limits import plural, with_visible_characters
 
 QUERIES = load_queries("pattern_acp.trust")
 
@@ -129,7 +129,7 @@ def _difference(old: ProjectPart, new: ProjectPart) -> str:
 def _fenced(lines: Sequence[str], language: str = "") -> str:
     shown = [_one_line(line) for line in lines[:SHOWN_LINES]]
     if len(lines) > SHOWN_LINES:
-        shown.append(f"… and {len(lines) - SHOWN_LINES} more lines")
+        shown.append(f"… and {plural(len(lines) - SHOWN_LINES, 'more line')}")
     fence = "```"
     while any(fence in line for line in shown):
         fence += "`"

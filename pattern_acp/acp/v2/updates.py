@@ -41,7 +41,7 @@ from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
 from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.tool_calls import (
     ChangedPath,
     DiffContent,
@@ -404,7 +404,7 @@ def _items(content: ToolContent, call_id: ToolCallId, changed: ChangedPath | Non
         case DiffContent():
             return [diff((changed,))] if changed is not None else []
         case FilesChanged(files=files, left_out=left_out):
-            more = [text_item(f"{left_out:,} more files changed.")] if left_out else []
+            more = [text_item(f"{plural(left_out, 'more file')} changed.")] if left_out else []
             return [diff(files), *more]
         case TerminalContent():
             return [v1.Terminal(terminal_id=call_id)]

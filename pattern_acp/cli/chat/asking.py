@@ -25,6 +25,7 @@ from pattern_acp.cli.chat.events import KEYS, OfferedChoice, Question, automatic
 from pattern_acp.cli.chat.glyphs import Marks
 from pattern_acp.cli.chat.screen import Hanging, Indented, Screen
 from pattern_acp.cli.output import printable
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import ToolKind
 
 ROWS = 30
@@ -243,5 +244,5 @@ def _text_rows(text: str, kind: ToolKind | None, rows: int | None, marks: Marks)
     shown = lines if rows is None else lines[:rows]
     body = Text("\n".join(shown), overflow="fold")
     if len(shown) < len(lines):
-        body.append(f"\n{marks.dots} {len(lines) - len(shown)} more lines", style="dim italic")
+        body.append(f"\n{marks.dots} {plural(len(lines) - len(shown), 'more line')}", style="dim italic")
     return body

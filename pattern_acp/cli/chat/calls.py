@@ -19,6 +19,7 @@ from pattern_acp.cli.chat.answers import rendered
 from pattern_acp.cli.chat.glyphs import Marks
 from pattern_acp.cli.chat.screen import Indented
 from pattern_acp.cli.output import printable
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind
 
 CONTEXT = 3
@@ -81,7 +82,7 @@ def diff_text(diff: schema.Diff, cwd: str, marks: Marks, *, limit: int, whole_li
         text.append("\n")
         text.append(_line(row, width, marks), style=STYLES[row.sign])
     if len(rows) > limit:
-        text.append(f"\n{marks.dots} {len(rows) - limit} more lines", style="dim italic")
+        text.append(f"\n{marks.dots} {plural(len(rows) - limit, 'more line')}", style="dim italic")
     if not rows:
         text.append("\nno line changes", style="dim")
     return text
@@ -317,5 +318,5 @@ def _note(call: DisplayedCall, text: str, marks: Marks) -> Text:
     failed = call.status is ToolCallStatus.FAILED
     note = Text("\n".join(lines[:NOTE_LINES]), style="red" if failed else "dim", overflow="fold")
     if len(lines) > NOTE_LINES:
-        note.append(f"\n{marks.dots} {len(lines) - NOTE_LINES} more lines", style="italic")
+        note.append(f"\n{marks.dots} {plural(len(lines) - NOTE_LINES, 'more line')}", style="italic")
     return note
