@@ -198,7 +198,8 @@ def recorded_turns(recorded: Sequence[Recorded], forgotten: Collection[int] = ()
             continue
         since.append(entry)
         known.prompts += is_prompt(event)
-        if isinstance(event, TurnStarted) and is_prompt(event) and entry.session_seq:
+        # A command may have asked the model, too: /job does, and so does the agent by itself.
+        if isinstance(event, TurnStarted) and entry.session_seq:
             history = history_of([each.event for each in since], settled)
             turn = RecordedTurn(known.prompts, event.turn_id, history, set(known.calls))
             turn.forgotten += [event] if entry.seq in forgotten else []

@@ -2,6 +2,7 @@
 
 import sqlite3
 import sys
+import zipfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -149,6 +150,22 @@ async def test_a_receipt_is_the_same_on_replay_and_what_is_tampered_with_is_name
     assert shown[0] == shown[1]
     assert "tests/a.py" in shown[0]
     assert run_command_line(home, "jobs", "verify").returncode == 0
+    again = run_command_line(home, "journal", "replay", session)
+    assert "run again the same: 1 turn, 2 model requests, 1 tool call" in again.stdout, again.stdout + again.stderr
+    bundle = tmp_path / "bundle.zip"
+    exported = run_command_line(home, "journal", "export", session, "--output", str(bundle))
+    assert exported.returncode == 0, exported.stdout + exported.stderr
+    assert run_command_line(home, "journal", "verify", str(bundle)).returncode == 0
+    with zipfile.ZipFile(bundle) as whole:
+        texts = {name: whole.read(name) for name in whole.namelist()}
+    assert "Job 1: completed." in texts["conversation.md"].decode()
+    (events,) = [name for name, text in texts.items() if b"job_settled" in text]
+    with zipfile.ZipFile(bundle, "w") as tampered:
+        for name, text in texts.items():
+            changed = text.replace(b'"outcome":"completed"', b'"outcome":"stopped"') if name == events else text
+            tampered.writestr(name, changed)
+    found = run_command_line(home, "journal", "verify", str(bundle))
+    assert found.returncode == 1, found.stdout + found.stderr
     for change, named in (
         (
             "UPDATE job_holds SET spent = spent + 1, released = released - 1 WHERE meter = 'tokens'",

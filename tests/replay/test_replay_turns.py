@@ -580,3 +580,16 @@ async def test_a_cost_behind_one_of_no_known_price_replays_the_same():
         await agent.editor.prompt(session, "Go.")
         report = await replayed(agent, session)
     assert report.difference is None, report.difference
+
+
+async def test_the_work_on_a_job_replays_the_same_beside_prompts():
+    write = calls("write_file", path="a.py", content="x = 1\n")
+    model = ScriptedProvider([says("Hello."), write, says("Wrote it."), says("Nothing to do."), says("Bye.")])
+    settings = Settings(editor_deadline_seconds=30, mode="auto")
+    async with running_agent(model, settings=settings, permission=ALLOWED) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        for words in ("Hello", '/job "Write a.py" --max 60k tokens', '/job "Write it again" --max 60k tokens', "Bye"):
+            await agent.editor.prompt(session, words)
+        report = await replayed(agent, session)
+        assert report.difference is None, report.difference
+        assert (report.turns, report.requests) == (4, 5)
