@@ -1,8 +1,6 @@
 """What one device forgets is forgotten on all, and their memory still comes to the same."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
@@ -32,9 +30,10 @@ from pattern_acp.tasks.forget import FORGETTING
 from pattern_acp.tools.registry import parameter_names
 from tests.carry.test_archive import talk
 from tests.support.carriers import Depot, LyingCarrier, MemoryCarrier
+from tests.support.editor import choose
 from tests.support.history import record_creation, record_edit
 from tests.support.nats_server import nats_server
-from tests.support.process import agent_environment
+from tests.support.process import Launch, run_command_line, running_process
 from tests.sync.test_exchange import KEY, PROJECT, SECRET, Device, devices, plan, task_names
 
 WORDS = "correct-horse-battery"
@@ -350,25 +349,29 @@ async def _forget_and_converge(seed: int, folder: Path) -> None:
     assert files_with(folder) == []
 
 
-@pytest.mark.e2e
-@pytest.mark.slow
-def test_two_processes_on_two_homes_forget_what_one_of_them_does(tmp_path: Path):
+def homes_with(tmp_path: Path) -> list[Path]:
+    """Two homes that exchange through a folder, with one key."""
     folder, homes = tmp_path / "synced", [tmp_path / name for name in ("desktop", "laptop")]
     folder.mkdir()
     for home in homes:
         home.mkdir()
         (home / "config.toml").write_text(f'[sync]\nurl = "folder:{folder}"\n', encoding="utf-8")
-
-    def run(home: Path, *words: str, typed: str = "") -> str:
-        command = [sys.executable, "-m", "pattern_acp", *words]
-        environment = agent_environment(home)
-        done = subprocess.run(command, input=typed, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     desktop, laptop = homes
     key = json.loads(run(desktop, "sync", "key", "new", "--file", "--json"))["sync_key"]
     run(laptop, "sync", "key", "set", "--file", typed=key)
+    return homes
+
+
+def run(home: Path, *words: str, typed: str = "") -> str:
+    done = run_command_line(home, *words, typed=typed)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+def test_two_processes_on_two_homes_forget_what_one_of_them_does(tmp_path: Path):
+    desktop, laptop = homes_with(tmp_path)
     run(desktop, "memory", "edit", "human", "--file", "-", typed=f"Likes tea.\nThe password is {WORDS}.\n")
     run(desktop, "memory", "decision", f"Use {WORDS} for the shed.")
     run(desktop, "sync")
@@ -385,3 +388,25 @@ def test_two_processes_on_two_homes_forget_what_one_of_them_does(tmp_path: Path)
     (status,) = json.loads(run(desktop, "sync", "status", "--json"))["devices"]
     assert status["to_forget"] == 0
     assert files_with(tmp_path) == []
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+async def test_what_is_forgotten_in_a_session_is_forgotten_on_the_other_device(tmp_path: Path):
+    desktop, laptop = await anyio.to_thread.run_sync(homes_with, tmp_path)
+    project = tmp_path / "project"
+    await anyio.Path(project).mkdir()
+    async with running_process(Launch(desktop, permission=choose("allow_once"))) as agent:
+        session = await agent.editor.open_session(str(project))
+        await agent.editor.prompt(session, f"/remember me: The password is {WORDS}.")
+        await agent.editor.prompt(session, "/remember me: Likes tea.")
+        await anyio.to_thread.run_sync(run, desktop, "sync")
+        await anyio.to_thread.run_sync(run, laptop, "sync")
+        assert WORDS in await anyio.to_thread.run_sync(run, laptop, "memory", "show", "human")
+        await agent.editor.prompt(session, f"/memory forget human {WORDS}")
+    await anyio.to_thread.run_sync(run, desktop, "sync")
+    await anyio.to_thread.run_sync(run, laptop, "sync")
+    shown = await anyio.to_thread.run_sync(run, laptop, "memory", "show", "human")
+    assert "Likes tea." in shown
+    assert WORDS not in shown
+    assert files_with(laptop) == []
