@@ -198,7 +198,7 @@ def recorded_turns(recorded: Sequence[Recorded], forgotten: Collection[int] = ()
             continue
         since.append(entry)
         known.prompts += is_prompt(event)
-        # A command may have asked the model, too: /job does, and so does the agent by itself.
+        # A command may have asked the model, too: /job does, and so does the agent on its own.
         if isinstance(event, TurnStarted) and entry.session_seq:
             history = history_of([each.event for each in since], settled)
             turn = RecordedTurn(known.prompts, event.turn_id, history, set(known.calls))
