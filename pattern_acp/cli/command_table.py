@@ -519,13 +519,13 @@ EXPORT = Group(
 
 IMPORT = Group(
     "import",
-    "take over memory and sessions from a file of export or of another program",
+    "read memory and sessions from an export, or from another program's file",
     "Check the file (of export, a Letta agent, conversations as JSON, CLAUDE.md), show what it brings, and take over "
     "what you accept. Doing it twice changes nothing. --accept all, memory, facts, tasks, sessions, or numbers.",
     (
         Command(
             "",
-            "take over memory and sessions from a file of export or of another program",
+            "read memory and sessions from an export, or from another program's file",
             f"{_CARRY}import_archive",
             (
                 Parameter("file", "the file to read", metavar="FILE", required=True, ask="which FILE to read"),
@@ -605,13 +605,13 @@ _PART_OF_FORK = (
 )
 FORK_ALL = Group(
     "fork",
-    "make a constellation that begins with what another one has",
+    "begin a constellation with a copy of another one",
     "Make the constellation NEW, which begins with the memory and the sessions of the constellation NAME. What it "
     "learns stays in it until merge.",
     (
         Command(
             "",
-            "make a constellation that begins with what another one has",
+            "begin a constellation with a copy of another one",
             f"{_FORKS}fork_constellation",
             (
                 Parameter(

@@ -108,7 +108,7 @@ def rows_of(findings: Sequence[Finding], *, whole: bool) -> list[Finding]:
         rows.append(Finding(f"{len(counted)} more", Health.OK, f"{', '.join(counted)} (--all tells more)"))
     rows += [one for one in settings if not _is_counted(one)]
     if untouched := sum(map(_is_counted, settings)):
-        rows.append(Finding(f"{SETTING}{untouched} more", Health.OK, "as they are when nobody sets them (--all)"))
+        rows.append(Finding(f"{SETTING}{untouched} more", Health.OK, "have their defaults (--all lists them)"))
     return rows
 
 

@@ -354,7 +354,7 @@ def run_setup(arguments: Setup, process: Process) -> int:
     if not asks.can_ask and not arguments.yes:
         write_sentence(_NOT_WRITTEN)
     else:
-        write_sentence("Choose Pattern in your editor's list of agents, or talk with it here: pattern-acp chat")
+        write_sentence("Talk with it here: pattern-acp chat. In your editor, choose Pattern in the list of agents.")
     return EXIT_OK if well else EXIT_ERROR
 
 
@@ -405,7 +405,7 @@ def _editors(environ: Mapping[str, str], asks: _Questions) -> bool:
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
     found = find_editors(places(environ, sys.platform, home), lambda name: shutil.which(name, path=environ.get("PATH")))
     if not found:
-        write_sentence("No editor that can be seen from here was found; editor-configs/ has a block for each.")
+        write_sentence("No editor was found on this machine; editor-configs/ has a block for each.")
     well = True
     for editor, file in found:
         write_line()

@@ -47,7 +47,7 @@ SEARCH = Command(
 )
 RENAME = Command(
     "rename",
-    "Give a session another title",
+    "Rename a session",
     f"{_DO}rename",
     (_ELSEWHERE, Parameter("text", "the title", Kind.TEXT, "TITLE", required=True, ask="how to call it")),
     begins=False,
@@ -55,7 +55,7 @@ RENAME = Command(
 )
 ARCHIVE = Command(
     "archive",
-    "Put a session away until its next prompt",
+    "Archive a session until its next prompt",
     f"{_DO}archive",
     (_ELSEWHERE,),
     begins=False,

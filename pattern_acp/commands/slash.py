@@ -105,7 +105,7 @@ COMMANDS: dict[str, Command] = {
         UNDELETE,
         Command(
             "handoff",
-            "Tell the next session where this one stands; show the last",
+            "Sum up this session for the next one; show the last summary",
             "pattern_acp.session.activity_summary:run_handoff",
             hint="[list]",
         ),

@@ -369,7 +369,7 @@ def _refused_tables(project: TomlFile) -> Iterator[Problem]:
 
 
 def _path_values(paths: Paths) -> Iterator[EffectiveValue]:
-    source = "platform's directories" if paths.source == "platform" else paths.source
+    source = "the system's usual place" if paths.source == "platform" else paths.source
     yield EffectiveValue("data directory", str(paths.data), source)
     yield EffectiveValue("config file", str(paths.config_file), source)
     yield EffectiveValue("log file", str(paths.log_file), source)

@@ -90,7 +90,7 @@ note    Text search      ripgrep is not installed; our own search is used. Remed
 ok      Log              /state/log
 ok      3 more           Python, Cache, System (--all tells more)
 ok      Setting persona  mallory from $PATTERN_ACP_PERSONA
-ok      Setting 1 more   as they are when nobody sets them (--all)
+ok      Setting 1 more   have their defaults (--all lists them)
 Broken: Database.
 """)
 
