@@ -29,7 +29,7 @@ from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.forget import Tell
 from pattern_acp.recovery.checks import Finding, Health
 from pattern_acp.session.stored import DAY_MS, project_of_folder
-from pattern_acp.sync.exchange import MemoryExchange, device_of, peers_of
+from pattern_acp.sync.exchange import MemoryExchange, clock_problem, device_of, peers_of
 from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.forgetting import note_forgetting
 from pattern_acp.sync.outgoing import Sharing, newest_event
@@ -41,6 +41,12 @@ FOLDER = "folder:"
 
 OWN_SECONDS = 0.5
 """Between two looks whether something was recorded here that may have to go."""
+
+LOOK_SECONDS = 3.0
+"""Longest that status and doctor wait for the folder or server."""
+
+SHOWN_DEVICE = len("device_") + 6
+"""Characters of a device's name that are shown."""
 
 EXCHANGE_SECONDS = 120.0
 """Longest that one exchange beside sessions takes; the next continues where it ended."""
@@ -134,26 +140,52 @@ def carrier_of(url: str) -> Carrier:
         except ImportError as error:
             raise SyncError('A server of NATS needs the extra [sync]; run: pip install "pattern-acp[sync]".') from error
         return NatsCarrier(url)
-    raise SyncError("There is no place to exchange memory at: set url in [sync] of config.toml (docs/how-to/sync.md).")
+    raise SyncError(
+        "There is no place to exchange memory at: set url in [sync] of config.toml (docs/how-to/sync.md). Of one "
+        "that is there and not used `pattern-acp doctor` says why."
+    )
+
+
+async def place_problem(url: str) -> str:
+    """Say why the folder or server cannot be used now; empty when it can."""
+    try:
+        carrier = carrier_of(url)
+        try:
+            with anyio.fail_after(LOOK_SECONDS):
+                await carrier.names()
+                if isinstance(carrier, FolderCarrier):
+                    await carrier.require_writable()
+        finally:
+            await carrier.close()
+    except SyncError as error:
+        return error.sentence
+    except TimeoutError:
+        return f"{url} of sync does not answer in time."
+    return ""
 
 
 async def sync_finding(process: Process, database: Database) -> Finding:
-    """Report for doctor what keeps memory from the user's other devices; nobody is asked."""
+    """Report for doctor what keeps memory from the user's other devices."""
     name, url = "Sync", process.loaded.settings.sync.url
     try:
-        await carrier_of(url).close()
+        if problem := await place_problem(url):
+            return Finding(name, Health.NOTE, problem, "Do what the sentence says.", code=SyncError.failure_code)
         if await anyio.to_thread.run_sync(KeyRing.of(process).load) is None:
             return Finding(name, Health.NOTE, f"{url}, but there is no key yet.", "pattern-acp sync key new (or set)")
         device, peers = await database.read(lambda tx: (device_of(tx), peers_of(tx)))
     except PatternError as error:
         return Finding(name, Health.NOTE, error.sentence, "Do what the sentence says.", code=error.failure_code)
     if device is not None and any(peer.device == device.name and peer.revoked for peer in peers):
-        return Finding(name, Health.NOTE, "This device was revoked.", "Take url out of [sync] in config.toml.")
-    if wrong := [peer for peer in peers if peer.problem and not peer.revoked]:
-        detail = f"{wrong[0].host or wrong[0].device}: {wrong[0].problem}."
+        return Finding(name, Health.NOTE, DeviceRevokedError().sentence, "Take url out of [sync] in config.toml.")
+    now_ms = SystemClock().now_ms()
+    problems = [(peer, peer.problem or clock_problem(peer, now_ms)) for peer in peers if not peer.revoked]
+    for peer, problem in problems:
+        if not problem:
+            continue
+        detail = f"{peer.host or peer.device[:SHOWN_DEVICE]}: {problem.rstrip('.')}."
         return Finding(name, Health.NOTE, detail, "pattern-acp sync status shows all devices.")
     others = plural(sum(not peer.revoked for peer in peers), "other device")
-    return Finding(name, Health.OK, f"{others} at {url}; the key is there (not asked now)")
+    return Finding(name, Health.OK, f"{others} at {url}")
 
 
 class OpenExchange(Struct, frozen=True):

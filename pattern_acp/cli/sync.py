@@ -12,22 +12,21 @@ from functools import partial
 
 import anyio.to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.bootstrap.syncing import KeyRing, mask_of, open_exchange, sharing_of
+from pattern_acp.bootstrap.syncing import SHOWN_DEVICE, KeyRing, mask_of, open_exchange, place_problem, sharing_of
 from pattern_acp.cli.command_runner import open_for_command
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Said, Table, columns
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.sync.exchange import Peer, device_of, peers_of, revoke, tell_all_again
+from pattern_acp.sync.exchange import Peer, clock_problem, device_of, peers_of, revoke, tell_all_again
 from pattern_acp.sync.forgetting import change_key, unheard_forgettings
 from pattern_acp.sync.outgoing import read_changes
-from pattern_acp.sync.segments import SyncKeyError, key_text, new_key, read_key
-
-_SHOWN = len("device_") + 6
-"""Characters of a device's name in a table."""
+from pattern_acp.sync.segments import DeviceRevokedError, SyncKeyError, key_text, new_key, read_key
 
 
 class SyncDesk(Struct, frozen=True):
@@ -113,6 +112,8 @@ class SyncState(Result, frozen=True):
     to_tell: int
     """Memory blocks, facts, tasks of lists that changed, and sessions, which no segment has yet."""
     devices: tuple[SyncDevice, ...]
+    problem: str = ""
+    """A sentence on why nothing can be exchanged now; empty where nothing is known of it."""
 
     @property
     def document(self) -> Sequence[Part]:
@@ -124,12 +125,16 @@ class SyncState(Result, frozen=True):
         if not self.key:
             parts.append(Paragraph("There is no key yet: `pattern-acp sync key new`, or `set`.", "note"))
         if self.url:
-            told = f"{plural(self.to_tell, 'change')} to tell" if self.to_tell else "nothing to tell"
-            name = f"This device is {self.device[:_SHOWN]}" if self.device else "This device has told nothing yet"
+            # What was written and could not be put there is told with the next exchange.
+            nothing = "what is new here goes later" if self.problem else "nothing to tell"
+            told = f"{plural(self.to_tell, 'change')} to tell" if self.to_tell else nothing
+            name = f"This device is {self.device[:SHOWN_DEVICE]}" if self.device else "This device has told nothing yet"
             parts.append(Paragraph(f"{name}, at {self.url}; {told}."))
+        if self.problem:
+            parts.append(Paragraph(self.problem, "warning"))
         rows = tuple(
             (
-                one.device[:_SHOWN],
+                one.device[:SHOWN_DEVICE],
                 one.host,
                 _when(one.written_ms),
                 "revoked" if one.revoked else "yes" if one.has_all else "not yet",
@@ -165,7 +170,7 @@ async def sync_now(desk: SyncDesk) -> Exchanged:
 
 
 async def sync_status(desk: SyncDesk) -> SyncState:
-    """Show the devices, without asking the folder or server.
+    """Show the devices, and whether the folder or server can be used.
 
     Raises:
         PatternError: the constellation or the key cannot be read.
@@ -183,11 +188,17 @@ async def sync_status(desk: SyncDesk) -> SyncState:
             number,
             has_key,
             changes.report.blocks + changes.report.entries + changes.report.tasks + changes.report.sessions,
-            tuple(_shown(tx, peer, number) for peer in peers_of(tx)),
+            tuple(_shown(tx, peer, number, now_ms) for peer in peers_of(tx)),
+            problem,
         )
 
+    now_ms = SystemClock().now_ms()
     has_key = await anyio.to_thread.run_sync(desk.keys.load) is not None
-    return await desk.database.read(read)
+    problem = await place_problem(settings.url) if settings.url else ""
+    state = await desk.database.read(read)
+    if any(one.revoked and one.device == state.device for one in state.devices):
+        return replace(state, problem=DeviceRevokedError().sentence)
+    return state
 
 
 async def sync_key(desk: SyncDesk, action: str, *, in_file: bool = False) -> Result:
@@ -264,10 +275,11 @@ def _typed_key() -> str:
     return getpass.getpass("Key of sync (it is not shown): ") if hidden else sys.stdin.read(1024)
 
 
-def _shown(tx: Transaction, peer: Peer, number: int) -> SyncDevice:
+def _shown(tx: Transaction, peer: Peer, number: int, now_ms: int) -> SyncDevice:
     has_all = number > 0 and peer.seen >= number
+    problem = peer.problem or clock_problem(peer, now_ms)
     to_forget = 0 if peer.revoked else unheard_forgettings(tx, peer.seen)
-    return SyncDevice(peer.device, peer.host, peer.number, peer.at_ms, has_all, peer.revoked, peer.problem, to_forget)
+    return SyncDevice(peer.device, peer.host, peer.number, peer.at_ms, has_all, peer.revoked, problem, to_forget)
 
 
 def _when(at_ms: int) -> str:

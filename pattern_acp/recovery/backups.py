@@ -90,7 +90,7 @@ def _is_empty(path: Path) -> bool:
         if path.stat().st_size > _ONE_PAGE:
             return False
         return not path.stat().st_size or not path.with_name(f"{path.name}-wal").stat().st_size
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return True
 
 

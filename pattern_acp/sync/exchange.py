@@ -24,6 +24,7 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Database, SqlValue, Transaction
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.ids import IdFactory
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.leases import host_name
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.sync.forgetting import (
@@ -57,6 +58,9 @@ WHOLE_EVERY = 100
 
 PASS_EVENTS = 500
 """Events without anything to tell after which that is noted, so that they are not looked through again."""
+
+AHEAD_MINUTES = 5
+"""Time behind now at which a device may have written before its clock is named."""
 
 LOCK_SECONDS = 10.0
 """Longest wait for another window that exchanges."""
@@ -179,7 +183,7 @@ class MemoryExchange:
         """
         peers = {peer.device: peer for peer in await self._database.read(peers_of)}
         if device.name in peers and peers[device.name].revoked:
-            raise DeviceRevokedError("This device was revoked by another one: nothing is exchanged any more.")
+            raise DeviceRevokedError
         return peers
 
     async def _follow(self, device: Device, there: Sequence[SegmentName], number: int, report: ExchangeReport) -> None:
@@ -331,6 +335,17 @@ def peers_of(tx: Transaction) -> tuple[Peer, ...]:
     return tuple(
         Peer(text(row[0]), text(row[1]), integer(row[2]), integer(row[3]), integer(row[4]), row[5] == 1, text(row[6]))
         for row in tx.all(QUERIES["peers"])
+    )
+
+
+def clock_problem(peer: Peer, now_ms: int) -> str:
+    """Tell how far the clock of a device is ahead of this one's; empty where nothing is known of it."""
+    minutes = (peer.at_ms - now_ms) // 60_000
+    if minutes < AHEAD_MINUTES:
+        return ""
+    return (
+        f"its clock is {plural(minutes, 'minute')} ahead of this one's: set both right, since of settings and of the "
+        "state of facts the later change counts"
     )
 
 

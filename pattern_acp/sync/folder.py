@@ -37,6 +37,18 @@ class FolderCarrier:
         self._last = await self._run(self._list)
         return self._last
 
+    async def require_writable(self) -> None:
+        """Find out whether anything can be put there.
+
+        Raises:
+            SyncError: it can be read alone, or not at all.
+        """
+        if not await self._run(lambda: os.access(self._folder, os.W_OK | os.X_OK)):
+            raise SyncError(
+                f"The folder {self._folder} of sync cannot be written to: what others wrote comes, and what is new "
+                "here does not go. Give yourself the right to write there."
+            )
+
     async def fetch(self, name: SegmentName) -> bytes:
         """See `Carrier.fetch`."""
         return await self._run(lambda: _read(self._path(name)))

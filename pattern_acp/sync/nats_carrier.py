@@ -8,6 +8,7 @@ that a segment may be larger than the server lets a message be.
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from socket import gaierror
 from typing import TypeVar
 
 import anyio
@@ -101,16 +102,28 @@ class NatsCarrier:
                 return await work(self._bucket or await self._connect())
         except (nats.errors.Error, TimeoutError, OSError) as error:
             await self.close()
-            detail = "it does not answer in time" if isinstance(error, TimeoutError) else str(error) or "it is gone"
-            raise SyncError(f"The server {self._url} of sync cannot be used ({detail}).") from error
+            raise SyncError(f"The server {self._url} of sync cannot be used: {_reason(error)}.") from error
 
     async def _connect(self) -> ObjectStore:
-        self._client = client = await nats.connect(  # pyright: ignore[reportUnknownMemberType]  its options are untyped
-            self._url,
-            connect_timeout=int(ANSWER_SECONDS),
-            allow_reconnect=False,
-            error_cb=_log,
-        )
+        failures: list[Exception] = []
+
+        async def note(error: Exception) -> None:
+            _LOGGER.info("The server of sync: %s", error)
+            failures.append(error)
+
+        try:
+            self._client = client = await nats.connect(  # pyright: ignore[reportUnknownMemberType]  its options are untyped
+                self._url,
+                connect_timeout=int(ANSWER_SECONDS),
+                allow_reconnect=False,
+                # Zero would be for ever: the next exchange tries again.
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
+                error_cb=note,
+            )
+        except nats.errors.NoServersError:
+            # It says nothing of why.
+            raise (failures or [TimeoutError()])[-1] from None
         stream = client.jetstream(timeout=ANSWER_SECONDS)  # pyright: ignore[reportUnknownMemberType]  the same
         try:
             self._bucket = await stream.object_store(BUCKET)
@@ -137,5 +150,23 @@ def _named(text: str | None) -> Sequence[SegmentName]:
     return () if found is None else (found,)
 
 
-async def _log(error: Exception) -> None:
-    _LOGGER.info("The server of sync: %s", error)
+def _reason(error: Exception) -> str:
+    """The reason why a server cannot be used, and what to do."""
+    match error:
+        case TimeoutError():
+            return "it does not answer in time"
+        case ConnectionError():
+            return "nothing answers at this address; start it, or correct url in [sync] of config.toml"
+        case gaierror():
+            return "no machine of this name is known; correct url in [sync] of config.toml, or connect to its network"
+        case nats.js.errors.APIError() if "insufficient" in (error.description or ""):
+            return "it is full; give its JetStream more space (max_file_store)"
+        case nats.js.errors.ServiceUnavailableError() | nats.js.errors.NoStreamResponseError():
+            return "it has no JetStream; start it with nats-server -js"
+        case nats.js.errors.APIError() if error.description:
+            return error.description
+        case _:
+            said = str(error).removeprefix("nats: ").strip("'.")
+            if said.lower() == "authorization violation":
+                return "it wants a name and a password, which sync has none of (docs/how-to/sync.md)"
+            return said or "the connection was cut"

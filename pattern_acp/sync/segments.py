@@ -46,6 +46,9 @@ class DeviceRevokedError(PatternError):
 
     failure_code = "sync.revoked"
 
+    def __init__(self) -> None:
+        super().__init__("This device was revoked by another one: nothing is exchanged any more.")
+
 
 class SegmentName(Struct, frozen=True, order=True):
     """The name of a segment. Numbers of a device go up by one; a `whole` one says all that those before it said."""

@@ -1,9 +1,12 @@
 """`pattern-acp sync` in a terminal: a move to a new laptop through a folder."""
 
 import json
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from shutil import rmtree
 
 import anyio
 import pytest
@@ -17,13 +20,17 @@ from pattern_acp.config.settings import Flags
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.recovery.checks import Health
+from pattern_acp.sync.exchange import MemoryExchange
 from pattern_acp.sync.folder import FolderCarrier
+from pattern_acp.sync.outgoing import Sharing
 from pattern_acp.sync.segments import new_key, read_key
+from tests.support.constellation import FakeClock
 from tests.support.process import agent_environment, typed
 
 
@@ -126,6 +133,71 @@ def test_a_lost_device_is_revoked_and_the_others_go_on_with_a_new_key(
     assert "was revoked" in capsys.readouterr().err
     assert run_with(typed("sync", "status"), desktop) == 0
     assert "revoked" in capsys.readouterr().out
+    assert run_with(typed("sync", "status"), laptop) == 0
+    assert "This device was revoked by another one" in capsys.readouterr().out
+
+
+def said_of(process: Process, capsys: pytest.CaptureFixture[str]) -> tuple[str, str, str]:
+    """The sentences of an exchange, of its status, and of doctor."""
+    assert run_with(typed("sync"), process) == 1
+    exchange = capsys.readouterr().err
+    assert run_with(typed("sync", "status", "--json"), process) == 0
+    status = json.loads(capsys.readouterr().out)["problem"]
+
+    async def finding() -> str:
+        async with open_for_command(process) as database:
+            return (await sync_finding(process, database)).detail
+
+    return exchange, status, anyio.run(finding)
+
+
+def test_a_server_that_is_not_there_is_named_at_once_by_all_that_tell_of_sync(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"nats://127.0.0.1:{free.getsockname()[1]}"
+    alone = machine(tmp_path, "alone", tmp_path)
+    (tmp_path / "alone" / "config.toml").write_text(f'[sync]\nurl = "{url}"\n', encoding="utf-8")
+    alone = start_process(Flags(), dict(alone.environ))
+    made_key(alone, capsys)
+    for sentence in said_of(alone, capsys):
+        assert f"The server {url} of sync cannot be used: nothing answers at this address" in sentence
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_can_only_be_read_is_named(desktop: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
+    made_key(desktop, capsys)
+    assert run_with(typed("memory", "decision", "Use tabs everywhere."), desktop) == 0
+    folder.chmod(0o500)
+    capsys.readouterr()
+    exchange, status, finding = said_of(desktop, capsys)
+    folder.chmod(0o700)
+    assert str(folder) in exchange
+    assert status == finding
+    assert "cannot be written to" in status
+
+
+def test_a_folder_that_is_gone_and_a_clock_that_is_ahead_are_named(
+    desktop: Process, laptop: Process, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    KeyRing.of(laptop).save(read_key(made_key(desktop, capsys)), in_file=True)
+
+    async def exchange() -> None:
+        async with open_for_command(laptop) as database:
+            key, clock = KeyRing.of(laptop).load() or b"", FakeClock()
+            clock.advance(SystemClock().now_ms() - clock.now_ms() + 3_600_000)
+            carrier = FolderCarrier(folder)
+            await MemoryExchange(database, carrier, key, Sharing(), SecretMask(), clock, RandomIds(), host="fast").run()
+
+    anyio.run(exchange)
+    assert run_with(typed("sync"), desktop) == 0
+    capsys.readouterr()
+    assert run_with(typed("sync", "status", "--json"), desktop) == 0
+    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    assert "minutes ahead of this one's" in device["problem"]
+    rmtree(folder)
+    for sentence in said_of(desktop, capsys):
+        assert "is not there; make it" in sentence
 
 
 async def test_doctor_says_what_keeps_memory_from_the_other_devices(

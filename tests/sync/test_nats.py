@@ -41,7 +41,7 @@ async def test_a_server_that_is_full_is_named_and_nothing_half_is_left(tmp_path:
     try:
         carrier = NatsCarrier(server.url)
         await carrier.put(NAME, b"small")
-        with pytest.raises(SyncError):
+        with pytest.raises(SyncError, match="it is full"):
             await carrier.put(SegmentName(NAME.device, 2), bytes(4_000_000))
         assert list(await carrier.names()) == [NAME]
         await carrier.close()
