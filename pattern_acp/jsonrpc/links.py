@@ -64,11 +64,6 @@ class ResumableLink:
         return self._ended
 
     @property
-    def has_sent(self) -> bool:
-        """True when anything was ever taken for sending."""
-        return bool(self._sent) or self._taken_by_peer > 0
-
-    @property
     def received(self) -> int:
         """Number of messages that came."""
         return self._received

@@ -200,11 +200,6 @@ def describe_grant(grant: Grant) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def covers(grant: Grant, access: Access, *, roots: Sequence[str], resolve: Resolver | None = None) -> bool:
-    """Return whether `grant` on its own allows `access`. A refusal never does."""
-    return any_covers((grant,), access, roots=roots, resolve=resolve)
-
-
 def any_covers(
     grants: Sequence[Grant], access: Access, *, roots: Sequence[str], resolve: Resolver | None = None
 ) -> bool:

@@ -7,7 +7,7 @@ unknown: the callers ask about it.
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, product
 from posixpath import basename, dirname
@@ -403,9 +403,6 @@ def _told(command: SimpleCommand, values: _Values) -> Texts | None:
 
 def _same(text: str) -> str:
     return text
-
-
-_Teller = Callable[[str, Sequence[str]], bool]
 
 
 def _tell_names(commands: Sequence[SimpleCommand]) -> bool:

@@ -34,7 +34,6 @@ MOST_HOLDERS = 8
 """Most loopbacks that are held at once, each by a process of 6 MB; beyond them the oldest is dropped."""
 
 _VERSION = b"PATTERN-ACP-PROFILE-1"
-_SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 
 
 class Layers(Struct, frozen=True):

@@ -108,17 +108,6 @@ def test_a_block_its_history_and_its_authors_are_shown(
     assert "6-9" in answer(remembered, folder, capsys, "blame human 6-9")
 
 
-def test_versions_are_compared_by_lines_and_by_words(
-    remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]
-):
-    told = answer(remembered, folder, capsys, "diff human 2 3")
-    assert "--- human 2\n+++ human 3\n" in told
-    assert "\n+works at night\n" in told
-    assert "+works at night" in answer(remembered, folder, capsys, "diff human")
-    words = json.loads(answer(remembered, folder, capsys, "diff human 2 3 --words --json"))
-    assert words["diff"] == "likes tea{+\nworks at night+}"
-
-
 def test_every_answer_has_a_json_form(remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
     for verb in ("list", "show human", "history human", "diff human", "blame human", "blame human 0-3"):
         json.loads(answer(remembered, folder, capsys, f"{verb} --json"))
@@ -140,18 +129,6 @@ def test_undo_redo_and_rollback_are_the_persons_and_tell_the_diff(
     ]
     assert log[2]["reason"] == "wrong"
     assert log[0]["stream"] == "constellation"
-
-
-def test_a_block_is_deleted_listed_as_deleted_and_restored(
-    remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]
-):
-    answer(remembered, folder, capsys, "delete human")
-    told = answer(remembered, folder, capsys, "list")
-    listed, _, gone = told.partition("DELETED")
-    assert "likes tea" not in listed
-    assert "likes tea" in gone, "several deleted blocks of one label are told apart by how they begin"
-    answer(remembered, folder, capsys, "restore human")
-    assert "likes tea" in answer(remembered, folder, capsys, "list")
 
 
 def test_forgetting_needs_a_yes_and_then_leaves_nothing(
