@@ -26,7 +26,7 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import absolute_path
 from pattern_acp.domain.text_limits import one_line
@@ -386,7 +386,7 @@ async def _of_this_project(session: "Session", found: OpenImport) -> OpenImport:
 
 async def _ask(session: "Session", shown: str, text: str, answers: Answers) -> str | None:
     """Ask in the editor; question and answer are recorded as a call."""
-    turn_id = session.memory.turn_id or TurnId("")
+    turn_id = session.turn_id
     labels = tuple(answers.values())
     call_id = ToolCallId(session.constellation.ids.new("call"))
     content = (TextContent(shown),) if shown else ()

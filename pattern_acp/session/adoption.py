@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from pattern_acp.db.connection import Transaction
     from pattern_acp.journal.sessions import SessionRow
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 SHOWN_IDENTITY = 12
 """Characters of an identity that a user reads."""
@@ -232,9 +233,8 @@ async def list_definitions(session: "Session") -> str:
     return _listed(session, await _today(session))
 
 
-def persona_in_force(session: "Session") -> Persona:
+def persona_in_force(state: "SessionState") -> Persona:
     """The persona of a session as it continues with it."""
-    state = session.state
     known = state.persona.sources
     return persona_of(state.persona.name, known) if known else Persona(state.persona.name, persona_part(state.system))
 
@@ -252,7 +252,7 @@ async def _today(session: "Session") -> _Today:
     shared, state = session.constellation, session.state
     place = await look_at(shared, Opening(state.cwd, state.additional_directories))
     await look_again(session)
-    persona, _ = await persona_of_today(shared, state.persona.name, persona_in_force(session))
+    persona, _ = await persona_of_today(shared, state.persona.name, persona_in_force(session.state))
     compiled, found = await anyio.to_thread.run_sync(_compiled_now, shared, place, state.system, persona)
     used, pins = await used_today(session), {pin.symbol: pin for pin in other_pins(state.pins)}
     others = (pins | {symbol: each.pin for symbol, each in used.items()}).values()
@@ -402,9 +402,9 @@ def _instruction_row(session: "Session", file: InstructionFile, drift: str) -> _
 
 def _changes(session: "Session") -> tuple[DefinitionChange, ...]:
     """The differences of skills and commands between today and what the session has."""
-    return in_force(session.state.pins, session.trust.today, "keep", lambda pin: kept_of(session, pin), granted=False)[
-        1
-    ]
+    return in_force(
+        session.state.pins, session.trust.today, "keep", lambda pin: kept_of(session.state, pin), granted=False
+    )[1]
 
 
 def _written(session: "Session") -> list[_Row]:
@@ -429,7 +429,7 @@ def _written(session: "Session") -> list[_Row]:
 
 def _compared(session: "Session", today: _Today, used: Mapping[str, str]) -> str:
     """Compare today's definitions with those that the session has; `used` are the texts of what it used."""
-    then = {**_texts(session.trust.definitions, session.state.system, persona_in_force(session)), **used}
+    then = {**_texts(session.trust.definitions, session.state.system, persona_in_force(session.state)), **used}
     now = {**_texts(session.trust.today, today.compiled.system, today.persona), **used}
     now |= {symbol: each.text for symbol, each in today.used.items()}
     diffs = [

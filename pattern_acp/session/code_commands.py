@@ -17,7 +17,7 @@ from pattern_acp.commands.document import Body, Paragraph, Part, Result, Said
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import Location, TextContent
@@ -92,7 +92,7 @@ async def run_code(session: "Session", argument: str) -> Result:
     # Late: only a session that runs turns needs it.
     from pattern_acp.session.turn_tools import tool_context
 
-    turn_id = session.memory.turn_id or TurnId("")
+    turn_id = session.turn_id
     context = tool_context(session, turn_id)
     if context.code is None:
         raise WorkspaceError("There is no code map here: open a session in the folder of a project.")

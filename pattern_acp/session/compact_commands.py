@@ -37,7 +37,7 @@ async def run_compact(session: "Session", argument: str) -> str:
     if missing := shared.models.missing_key(state.model.qualified):
         raise InvalidRequestError(missing)
     provider, info = shared.models.resolve(state.model.qualified)
-    turn_id = session.memory.turn_id or TurnId("")
+    turn_id = session.turn_id
     gate = BudgetGate(session, turn_id, None)
     model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session.state), gate.refusal), info)
     tokens = context_tokens(session, info)

@@ -16,7 +16,6 @@ from pattern_acp.context.window import request_tokens
 from pattern_acp.domain.allowance import ALLOWED, parse_allowance
 from pattern_acp.domain.clock import day_began_ms
 from pattern_acp.domain.errors import InvalidRequestError
-from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, SessionConfigured, UsageReported
 from pattern_acp.journal.usage import usage_of_session, usage_since
@@ -77,7 +76,7 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
             left_out = (*left_out, PAST_TOOL)
         own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
         named = named_tools(tuple(one for one in state.persona.tools if "*" not in one), (PLAN_TOOL,))
-        had = one_for_plans(tools_of_persona(session, (*own, *more)), model or state.model, named)
+        had = one_for_plans(tools_of_persona(state.persona, (*own, *more)), model or state.model, named)
         state.window.offered = depends_on, with_room(session.state, had)
     return state.window.offered[1]
 
@@ -195,7 +194,7 @@ async def run_budget(session: "Session", argument: str) -> Result:
 
 
 async def _budgets(session: "Session") -> Budgets:
-    spent = await spent_now(session.constellation, session.session_id, session.memory.turn_id or TurnId(""))
+    spent = await spent_now(session.constellation, session.session_id, session.turn_id)
     used: dict[BudgetScope, tuple[int, int] | tuple[()]] = {
         "session": (spent.session.micro_units, spent.session.tokens),
         "day": (spent.since.micro_units, spent.since.tokens),

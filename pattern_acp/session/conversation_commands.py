@@ -14,7 +14,6 @@ import anyio.to_thread
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.file_states import FileChange
-from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
 from pattern_acp.domain.text_limits import cut_middle, fenced, plural
@@ -56,7 +55,7 @@ async def run_clear(session: "Session", argument: str) -> str:
     if argument:
         raise CommandMisusedError("/clear takes nothing behind it; it clears the conversation, not memory.")
     count = len(session.state.history)
-    cleared = HistoryCleared(session.memory.turn_id or TurnId(""))
+    cleared = HistoryCleared(session.turn_id)
     await session.recorder.record(NewEvent(cleared, Actor.HUMAN, Origin.PERSON))
     await reload_history(session)
     # What the model does not know any more it must read again before it edits.

@@ -206,16 +206,16 @@ async def take_definitions(session: "Session") -> tuple[DefinitionChange, ...]:
     if wanted:
         state.sources |= await session.constellation.database.read(lambda tx: read_sources(tx, wanted))
     trust.definitions, changes = in_force(
-        state.pins, today, follow, lambda pin: kept_of(session, pin), granted=trust.granted
+        state.pins, today, follow, lambda pin: kept_of(session.state, pin), granted=trust.granted
     )
     if any(change.counts for change in changes) and not state.is_read:
         await record_pins(session, trust.definitions)
     return changes
 
 
-def kept_of(session: "Session", pin: PinnedDefinition) -> Written | None:
+def kept_of(state: "SessionState", pin: PinnedDefinition) -> Written | None:
     """The definition under a pin, from its stored source; None when that was not read, or cannot be used."""
-    kept = session.state.sources.get(pin.identity)
+    kept = state.sources.get(pin.identity)
     return loaded(pin, kept) if kept is not None else None
 
 

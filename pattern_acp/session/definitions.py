@@ -36,6 +36,9 @@ from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import ToolRunner
 
 if TYPE_CHECKING:
+    from pattern_acp.db.connection import Database
+    from pattern_acp.definitions.personas import PersonaRef
+    from pattern_acp.domain.ids import IdFactory
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import FolderTrust, SessionState
     from pattern_acp.tools.base import Tool
@@ -74,17 +77,19 @@ def fix_skills(session: "Session") -> None:
     is_open = session.state.skill_tool is None and session.trust.definitions.skills
     if is_open and any(skill.for_model for skill in usable_skills(session.trust)):
         session.state.skill_writer = session.state.skill_writer or _writer(session)
-        session.state.skill_tool = LoadSkill(lambda: usable_skills(session.trust), partial(_uses, session))
+        session.state.skill_tool = LoadSkill(
+            lambda: usable_skills(session.trust), partial(_uses, session.constellation.database)
+        )
 
 
 def _writer(session: "Session") -> WriteSkill:
     return WriteSkill(lambda: session.trust.definitions.skills, partial(agree_to_skill, session))
 
 
-async def _uses(session: "Session") -> Mapping[tuple[str, str], int]:
+async def _uses(database: "Database") -> Mapping[tuple[str, str], int]:
     from pattern_acp.journal.usage import skill_uses
 
-    return await session.constellation.database.read(skill_uses)
+    return await database.read(skill_uses)
 
 
 async def run_skills(session: "Session", argument: str) -> str:
@@ -95,7 +100,7 @@ async def run_skills(session: "Session", argument: str) -> str:
             "From the next prompt on I can propose skills. Say what is worth saving, such as “Make a skill of how we "
             "fixed the build”; you see each before it is written, and `/rewind` takes it back."
         )
-    skills, uses = session.trust.definitions.skills, await _uses(session)
+    skills, uses = session.trust.definitions.skills, await _uses(session.constellation.database)
     if not skills:
         return (
             "There are no skills. A skill is a folder with a SKILL.md, below `.pattern/skills` of the project; "
@@ -187,7 +192,9 @@ async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callab
                 session.state, session.recorder, turn_id, f"/{command.name} is a command of this project"
             )
     lines, runner = inline_commands(command.body, arguments), new_runner()
-    outputs = {line: await _output(session, turn_id, runner, filled) for line, filled in lines.items()}
+    outputs = {
+        line: await _output(session.constellation.ids, turn_id, runner, filled) for line, filled in lines.items()
+    }
     text = expanded(command.body, arguments, outputs)
     # What a line printed may look like a mention; only the file and the user name files.
     named = expanded(command.body, arguments, {})
@@ -222,18 +229,18 @@ def named_tools(written: "tuple[str, ...]", names: "tuple[str, ...]") -> "tuple[
     return tuple(name for name in names if any(matches(pattern, name) for pattern in patterns))
 
 
-def tools_of_persona(session: "Session", tools: "Sequence[Tool]") -> "tuple[Tool, ...]":
-    """Those of some tools that the session's persona has."""
-    written = session.state.persona.tools
+def tools_of_persona(persona: "PersonaRef", tools: "Sequence[Tool]") -> "tuple[Tool, ...]":
+    """Those of some tools that a persona has."""
+    written = persona.tools
     if not written:
         return tuple(tools)
     names = frozenset(named_tools(written, tuple(tool.spec.name for tool in tools)))
     return tuple(tool for tool in tools if tool.spec.name in names)
 
 
-async def _output(session: "Session", turn_id: TurnId, runner: ToolRunner, line: str) -> str:
+async def _output(ids: "IdFactory", turn_id: TurnId, runner: ToolRunner, line: str) -> str:
     """Output of a line of a command's file, run like any command of the model: policy, questions and hooks apply."""
-    call_id = ToolCallId(session.constellation.ids.new("call"))
+    call_id = ToolCallId(ids.new("call"))
     arguments = json.dumps({"command": line, "description": "Part of a slash command"})
     (result,) = await runner.run(turn_id, [ToolCallPart(call_id, "run_command", arguments)])
     return printed_by(result.text)

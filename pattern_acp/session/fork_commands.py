@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.text_limits import fenced, one_line, plural, short_diff
 from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolContent, ToolKind
 from pattern_acp.memory import forks
@@ -68,7 +68,7 @@ async def run_merge(session: "Session", argument: str) -> str:
         CommandMisusedError: memory is not forked here, or there are words behind the command.
         BlockError: nothing was changed, and why.
     """
-    fork = _fork_of(session, argument, "merge")
+    fork = _fork_of(session.state.memory_fork, argument, "merge")
     found = await _tried(session, fork)
     if found.is_empty:
         await _end(session, lambda tx: merge_fork(tx, fork, _writing(session)))
@@ -102,7 +102,7 @@ async def run_discard(session: "Session", argument: str) -> str:
         CommandMisusedError: memory is not forked here, or there are words behind the command.
         BlockError: nothing was changed, and why.
     """
-    fork = _fork_of(session, argument, "discard")
+    fork = _fork_of(session.state.memory_fork, argument, "discard")
     found = await _tried(session, fork)
     if not found.is_empty:
         options = (
@@ -150,10 +150,9 @@ def _go_on(session: "Session") -> None:
     session.remember_as()
 
 
-def _fork_of(session: "Session", argument: str, verb: str) -> MemoryFork:
+def _fork_of(fork: MemoryFork | None, argument: str, verb: str) -> MemoryFork:
     if argument:
         raise CommandMisusedError(f"/{verb} takes nothing behind it; it is about the memory of this conversation.")
-    fork = session.state.memory_fork
     if fork is None:
         raise CommandMisusedError(
             f"There is nothing to {verb}: this conversation's memory is no fork. /fork --memory forked begins one."
@@ -226,7 +225,7 @@ async def _ask(
     session: "Session", title: str, reason: str, options: Sequence[ApprovalOption], content: tuple[ToolContent, ...]
 ) -> PermissionAnswer:
     """Ask the user, and record the question with what it shows, and the answer."""
-    turn_id = session.person_memory.turn_id or TurnId("")
+    turn_id = session.turn_id
     call = ToolCallView(
         ToolCallId(session.constellation.ids.new("call")), FORK_CALL, title, ToolKind.EDIT, {}, content=content
     )

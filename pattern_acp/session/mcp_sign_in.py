@@ -19,6 +19,7 @@ from pattern_acp.turn.events import ToolCallShows
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+    from pattern_acp.turn.recorder import TurnRecorder
 
 SIGN_IN_CALL = "mcp_login"
 """Name of the call that shows the question."""
@@ -52,7 +53,7 @@ async def offer_sign_in(session: "Session", turn_id: TurnId, server: Server) -> 
         question.told, question.done = "The sign-in was cancelled.", False
         try:
             if (await question.put()).allows:
-                question.told = await _sign_in(session, call, server)
+                question.told = await _sign_in(session.recorder, call, server)
             else:
                 question.told = f"Not signed in. `pattern-acp mcp login {server.name}` in a terminal does it later."
         except SignInError as error:
@@ -62,10 +63,10 @@ async def offer_sign_in(session: "Session", turn_id: TurnId, server: Server) -> 
     return bool(question.done)
 
 
-async def _sign_in(session: "Session", call: ToolCallView, server: Server) -> str:
+async def _sign_in(recorder: "TurnRecorder", call: ToolCallView, server: Server) -> str:
     async def show(url: str) -> None:
         link = TextContent(f"If no browser opens on this machine, open this address in one:\n\n{url}")
-        await session.recorder.show(ToolCallShows(call.call_id, (*call.content, link)))
+        await recorder.show(ToolCallShows(call.call_id, (*call.content, link)))
 
     await server.sign_in(show)
     with anyio.move_on_after(START_SECONDS):

@@ -13,7 +13,7 @@ from pattern_acp.commands.memory import SEARCH, VERBS
 from pattern_acp.commands.memory_actions import Desk
 from pattern_acp.commands.memory_results import forgetting_question
 from pattern_acp.commands.parameters import Command, CommandMisusedError, Value, read_slash, take_word
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.memory.permissions import Isolation
@@ -123,7 +123,7 @@ def _desk(session: "Session") -> Desk:
 
 async def _confirmed(session: "Session", taken: ForgettingPreview) -> bool:
     """Ask the user to confirm the forgetting. The question does not repeat the words."""
-    turn_id = session.person_memory.turn_id or TurnId("")
+    turn_id = session.turn_id
     question = forgetting_question(taken)
     what = f"the block {taken.label}" if taken.whole else f"a passage of {taken.label}"
     call = ToolCallView(

@@ -15,7 +15,7 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.context.history import add_context
 from pattern_acp.context.instructions import role_of, with_memory
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import absolute_path, resolve_path
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pattern_acp.codemap.model import IndexProgress
     from pattern_acp.session.session import Session
     from pattern_acp.tools.base import CodeAccess
-    from pattern_acp.workspace.files import TextFile
+    from pattern_acp.workspace.files import FileSystem, TextFile
     from pattern_acp.workspace.git import FileDiff
 
 AGENTS_FILE = "AGENTS.md"
@@ -64,13 +64,13 @@ async def run_init(session: "Session", argument: str) -> str:
         )
     root, code = session.state.cwd, _code(session)
     path = absolute_path(AGENTS_FILE, root)
-    before = await _read(session, path)
+    before = await _read(session.workbench.files, path)
     if not argument.strip() and before is not None:
         return f"`{AGENTS_FILE}` is there already; `/init --overwrite` shows what would replace it."
     found, _ = await code.ask(root, overview, on_progress=_wait)
     if found is None or not found.files:
         raise WorkspaceError("The code map has no files of this folder; write AGENTS.md by hand, or add code first.")
-    manifests = {name: await _read(session, absolute_path(name, root)) for name in MANIFESTS}
+    manifests = {name: await _read(session.workbench.files, absolute_path(name, root)) for name in MANIFESTS}
     draft = agents_file(found, {name: file.text for name, file in manifests.items() if file is not None})
     if not await _write(session, path, draft, before):
         return "Nothing was written."
@@ -86,7 +86,7 @@ async def _write_memory(session: "Session") -> str:
     if not blocks:
         return "Nothing was written: there is no memory of this project yet."
     path = absolute_path(AGENTS_FILE, session.state.cwd)
-    before = await _read(session, path)
+    before = await _read(session.workbench.files, path)
     memory = "\n\n".join((MEMORY_HEADING, *(f"### {each.label}\n\n{each.text.strip()}" for each in blocks)))
     if not await _write(session, path, with_memory(before.text if before is not None else "", memory), before):
         return "Nothing was written."
@@ -106,7 +106,7 @@ async def run_review(session: "Session", argument: str) -> str | None:
     changed = await _code(session).changed_files(state.cwd)
     if not changed:
         return "There is nothing to review: no file differs from the last commit."
-    turn_id = session.memory.turn_id or TurnId("")
+    turn_id = session.turn_id
     message = Message(MessageId(shared.ids.new("msg")), Role.USER, (TextPart(review_text(changed, argument)),))
     events = [NewEvent(ContextAdded(turn_id, message, (SOURCE,)), Actor.HUMAN, Origin.PERSON)]
     if not state.title:
@@ -150,9 +150,9 @@ async def _wait(progress: "IndexProgress") -> None:
     del progress
 
 
-async def _read(session: "Session", path: str) -> "TextFile | None":
+async def _read(files: "FileSystem", path: str) -> "TextFile | None":
     try:
-        return await session.workbench.files.read_text_file(path)
+        return await files.read_text_file(path)
     except FileMissingError:
         return None
 
@@ -162,7 +162,7 @@ async def _write(session: "Session", path: str, text: str, before: "TextFile | N
     # Late: only a session that runs turns needs it.
     from pattern_acp.session.turn_tools import tool_context
 
-    shared, policy, turn_id = session.constellation, session.state.policy, session.memory.turn_id or TurnId("")
+    shared, policy, turn_id = session.constellation, session.state.policy, session.turn_id
     if policy.mode is not Mode.PLAN:
         policy = replace(policy, mode=Mode.ASK)
     permissions = PermissionChecker(policy, session.approver, session.recorder, clock=shared.clock)

@@ -10,6 +10,8 @@ from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.session.options import OVERLAP_OPTION, OVERLAPS, Overlap
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pattern_acp.session.session import PromptTicket, Session
     from pattern_acp.session.state import SessionState
 
@@ -27,19 +29,19 @@ async def run_queue(session: "Session", argument: str) -> str:
     verb, _, rest = argument.strip().partition(" ")
     match verb:
         case "":
-            return _shown(session)
+            return _shown(session.waiting, session.state)
         case "drop" if rest.strip() == "all":
             dropped = session.waiting
             for ticket in dropped:
                 ticket.cancel()
             return f"Dropped {plural(len(dropped), 'prompt')}."
         case "drop":
-            ticket = _named(session, rest)
+            ticket = _named(session.waiting, rest)
             ticket.cancel()
             return f"Dropped “{one_line(ticket.text, SHOWN_TEXT)}”."
         case "edit":
             number, _, text = rest.strip().partition(" ")
-            ticket = _named(session, number)
+            ticket = _named(session.waiting, number)
             if not text.strip():
                 raise CommandMisusedError(f"Write the new text behind the number. {USAGE}")
             ticket.edited = text.strip()
@@ -53,8 +55,7 @@ async def run_queue(session: "Session", argument: str) -> str:
             raise CommandMisusedError(USAGE)
 
 
-def _named(session: "Session", number: str) -> "PromptTicket":
-    waiting = session.waiting
+def _named(waiting: "Sequence[PromptTicket]", number: str) -> "PromptTicket":
     place = int(number) if number.strip().isdecimal() else 0
     if not 1 <= place <= len(waiting):
         has = f"{plural(len(waiting), 'prompt')} waits" if len(waiting) == 1 else f"{len(waiting)} prompts wait"
@@ -62,14 +63,14 @@ def _named(session: "Session", number: str) -> "PromptTicket":
     return waiting[place - 1]
 
 
-def _shown(session: "Session") -> str:
-    if not session.waiting:
-        return f"No prompt waits. {_customs(session.state)}"
+def _shown(waiting: "Sequence[PromptTicket]", state: "SessionState") -> str:
+    if not waiting:
+        return f"No prompt waits. {_customs(state)}"
     rows = ["| # | Prompt | |", "| --- | --- | --- |"]
-    for number, ticket in enumerate(session.waiting, start=1):
+    for number, ticket in enumerate(waiting, start=1):
         text = one_line(ticket.text, SHOWN_TEXT).replace("|", "\\|")
         rows.append(f"| {number} | {text} | {ticket.overlap} |")
-    return "\n".join([*rows, "", _customs(session.state), "", USAGE])
+    return "\n".join([*rows, "", _customs(state), "", USAGE])
 
 
 def _customs(state: "SessionState") -> str:

@@ -136,7 +136,7 @@ def parse_rewind(argument: str) -> RewindArguments:
 async def _ask_and_go(
     session: "Session", recorded: Sequence[Recorded], plan: RewindPlan, asked: RewindArguments
 ) -> Result:
-    turn_id = session.memory.turn_id or TurnId("")
+    turn_id = session.turn_id
     parts = asked.parts or plan.target.parts
     view = await _view(session, plan, parts)
     await session.recorder.record(NewEvent(ToolCallStarted(turn_id, view), Actor.HUMAN, Origin.PERSON))
@@ -209,7 +209,7 @@ async def _choose(
         options.append(ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "The same, also over what others changed"))
     options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"))
     reason = "Going back changes files and memory; it can be undone with /rewind undo."
-    turn_id = session.memory.turn_id or TurnId("")
+    turn_id = session.turn_id
     offered = tuple(option.answer.value for option in options)
     await session.recorder.record(NewEvent(PermissionAsked(turn_id, view.call_id, reason, offered), Actor.SYSTEM))
     answer = await session.approver.ask(ApprovalRequest(view, reason, tuple(options)))
@@ -223,7 +223,7 @@ async def _choose(
 async def _finish(
     session: "Session", view: ToolCallView, text: str, status: ToolCallStatus, done: Rewound | None = None
 ) -> None:
-    turn_id = session.memory.turn_id or TurnId("")
+    turn_id = session.turn_id
     changed = set(done.files) if done is not None else set[str]()
     diffs = tuple(item for item in view.content if getattr(item, "path", "") in changed)
     finished = ToolCallFinished(turn_id, view.call_id, status, text, (*diffs, TextContent(text)), view.locations)

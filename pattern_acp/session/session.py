@@ -217,6 +217,11 @@ class Session:
         return self.state.session_id
 
     @property
+    def turn_id(self) -> TurnId:
+        """The turn that runs, in which a command was typed; empty between turns."""
+        return self.memory.turn_id or TurnId("")
+
+    @property
     def is_busy(self) -> bool:
         """True from the arrival of a prompt until its answer."""
         return self._ticket is not None

@@ -417,15 +417,10 @@ async def run_trust(session: "Session", argument: str) -> Result:
     async def agrees(root: str, parts: Sequence[ProjectPart], before: Agreement | None, sure: bool) -> bool:  # noqa: FBT001  a port
         del root, parts, before, sure
         trust.answered = {digest: trusted for digest, trusted in (trust.answered or {}).items() if trusted}
-        return await ensure_trust(session, turn_of(session), used=True)
+        return await ensure_trust(session, session.turn_id, used=True)
 
     desk = TrustDesk(shared.database, shared.clock, lambda _: trust.root, offered, agrees, session)
     return await verb.run(desk, **read_slash(verb, rest, f"/trust {verb.name}"))
-
-
-def turn_of(session: "Session") -> TurnId:
-    """The turn that the command was typed in."""
-    return session.memory.turn_id or TurnId("")
 
 
 async def add(desk: TrustDesk, path: str = "", *, assume_yes: bool = False) -> TrustResult:
@@ -466,5 +461,5 @@ async def revoke(desk: TrustDesk, path: str = "", *, assume_yes: bool = False) -
     await decide_trust(desk.database, root, parts, "revoked", at_ms=desk.clock.now_ms())
     if session is not None:
         session.trust.answered = {session.trust.digest: False}
-        await ensure_trust(session, turn_of(session))
+        await ensure_trust(session, session.turn_id)
     return TrustResult(root, "revoked", here=session is not None)

@@ -652,7 +652,7 @@ async def _tools_of(session: Session, turn: Turn, budget: Budget) -> TurnTools |
     """The tools of this turn, or its end where a written command was typed that may not be used."""
     # All tools, also those that the mode does not offer: the mode may change meanwhile, and policy refuses the rest.
     known = (*session.constellation.tools, *skill_tools(session.state), *session.mcp.toolbox.callable())
-    tools = tools_of_persona(session, known)
+    tools = tools_of_persona(session.state.persona, known)
     definitions = session.trust.definitions
     if not (definitions.commands or definitions.skills):
         return TurnTools(session, turn.turn_id, tools, budget)

@@ -545,7 +545,7 @@ class Subagent:
         self.scope = anyio.CancelScope()
         """Cancelled to end it alone, as the user wants; its turn continues."""
         self._session, self._parts, self._task, self._progress = session, parts, task, progress
-        qualified, self._system = _answering(session, task.kind, task.persona)
+        qualified, self._system = _answering(session.state, task.kind, task.persona)
         self._call_id = call_id
         self._missing = shared.models.missing_key(qualified)
         waits = UserWaitTimer(shared.clock, parts.budget.waits)
@@ -902,9 +902,8 @@ class Subagent:
         return Work(files, by_commands, tuple(self._memory.changed), cwd, only_reads)
 
 
-def _answering(session: "Session", kind: SubagentKind, persona: Persona | None) -> tuple[str, str]:
+def _answering(state: "SessionState", kind: SubagentKind, persona: Persona | None) -> tuple[str, str]:
     """`PROVIDER/MODEL` and system prompt of a kind, or of the persona that does it."""
-    state = session.state
     own = model_for(kind, state.settings.delegate, state.model.qualified)
     if persona is None:
         return own, state.system
