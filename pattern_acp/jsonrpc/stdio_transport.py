@@ -155,15 +155,15 @@ class _Reader:
 class _Writer:
     """Writes lines in order, and makes senders wait for a peer that does not read.
 
-    Lines that are sent in one pass of the loop leave together: each write wakes the peer. What may block is written in
-    a thread of its own.
+    Lines that are sent in two passes of the loop leave together: each write wakes the peer. What may block is written
+    in a thread of its own.
     """
 
     def __init__(self, descriptor: int, *, on_failure: Callable[[], None]) -> None:
         self._descriptor = descriptor
         self._on_failure = on_failure
         self._soon: list[bytes] = []
-        """Lines of this pass; only while the thread has nothing to write."""
+        """Lines of these passes; only while the thread has nothing to write."""
         self._soon_bytes = 0
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
@@ -185,9 +185,9 @@ class _Writer:
         self._progress.set()
 
     async def send(self, line: bytes) -> None:
-        await self._progress.wait_until(self._can_answer_sender)
         if self._soon_bytes + len(line) > AT_ONCE_BYTES:
             self._write_soon()
+        await self._progress.wait_until(self._can_answer_sender)
         with self._changed:
             if self._stopping or self._ended:
                 raise ConnectionClosedError("The peer no longer reads; the connection is closed.")
@@ -195,12 +195,16 @@ class _Writer:
                 self._queue_up([line])
                 return
         if not self._soon:
-            asyncio.get_running_loop().call_soon(self._write_soon)
+            loop = asyncio.get_running_loop()
+            # Not in the next pass, in which what this one began is often answered, but in the one behind it.
+            loop.call_soon(loop.call_soon, self._write_soon)
         self._soon.append(line)
         self._soon_bytes += len(line)
+        if self._soon_bytes > AT_ONCE_BYTES:
+            self._write_soon()
 
     def _write_soon(self) -> None:
-        """Write the lines of this pass: here where that surely does not wait, since the thread costs more than that."""
+        """Write these lines, here where that surely does not wait: the thread costs more than that."""
         if not self._soon:
             return
         lines, self._soon, self._soon_bytes = self._soon, [], 0
