@@ -125,7 +125,7 @@ class SyncState(Result, frozen=True):
         if not self.key:
             parts.append(Paragraph("There is no key yet: `pattern-acp sync key new`, or `set`.", "note"))
         if self.url:
-            # What was written and could not be put there is told with the next exchange.
+            # What was written and could not be put there goes with the next exchange.
             nothing = "what is new here goes later" if self.problem else "nothing to tell"
             told = f"{plural(self.to_tell, 'change')} to tell" if self.to_tell else nothing
             name = f"This device is {self.device[:SHOWN_DEVICE]}" if self.device else "This device has told nothing yet"
