@@ -113,6 +113,8 @@ def read_archive(file: BinaryIO) -> ArchiveReader:
         OSError: it cannot be read.
     """
     size = file.seek(0, os.SEEK_END)
+    if not size:
+        raise ArchiveDamagedError("The file is empty.")
     file.seek(0)
     root, places = _root(file, size), dict[bytes, tuple[int, int]]()
     while (length := _read_varint(file)) is not None:

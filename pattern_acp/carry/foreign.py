@@ -7,7 +7,8 @@ data: a field that is missing or of another type is named with its place, and wh
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, TypeVar, cast
 
@@ -23,7 +24,12 @@ Place: TypeAlias = Literal["persona", "project"]
 """The owner: a persona in all projects, or the project that it is imported into."""
 
 MOST_BYTES = 1_000_000_000
-"""The largest file that is read: all of it is in memory while it is converted."""
+"""The largest file that is read as a whole; a list of conversations is read one by one, however long it is."""
+
+MOST_CHARACTERS = 64_000_000
+"""The largest conversation of a list."""
+
+_CHUNK = 1 << 20
 
 _MARKDOWN = frozenset({".md", ".markdown", ".mdc"})
 
@@ -83,7 +89,8 @@ class Foreign(Struct):
     program: str
     blocks: list[ForeignBlock] = field(default_factory=list[ForeignBlock])
     facts: list[ForeignFact] = field(default_factory=list[ForeignFact])
-    sessions: list[ForeignSession] = field(default_factory=list[ForeignSession])
+    sessions: Iterable[ForeignSession] = field(default_factory=list[ForeignSession])
+    """They may be read from the file each time that they are looked through."""
     left_out: list[str] = field(default_factory=list[str])
 
     @property
@@ -104,6 +111,8 @@ def read_foreign(path: Path) -> Foreign:
         ForeignFileError: it is none that is known, or a field of it is not of its form.
         OSError: it cannot be read.
     """
+    if path.suffix.lower() not in _MARKDOWN and _begins_list(path):
+        return _listed(path)
     size = path.stat().st_size
     if size > MOST_BYTES:
         raise ForeignFileError(f"{path.name} has {size:,} bytes, and at most {MOST_BYTES:,} can be imported; split it.")
@@ -115,7 +124,10 @@ def read_foreign(path: Path) -> Foreign:
     except (ValueError, RecursionError) as error:
         raise ForeignFileError(f"{path.name} is not JSON ({error}).") from error
     fields = _fields(found)
-    return _letta(path, fields) if "core_memory" in fields or "agents" in fields else _conversations(path, found)
+    if "core_memory" in fields or "agents" in fields:
+        return _letta(path, fields)
+    inside = fields.get("conversations", found)
+    return _conversations(path, cast("list[object]", inside) if isinstance(inside, list) else [inside])
 
 
 def _fields(value: object) -> Mapping[str, object]:
@@ -250,7 +262,8 @@ def _letta(path: Path, found: Mapping[str, object]) -> Foreign:
     file = valid(path, _LettaFile, found)
     agents = file.agents or (valid(path, _LettaAgent, found),)
     shared, taken = {one.id: one for one in file.blocks}, set[str]()
-    into = Foreign("Letta")
+    into, sessions = Foreign("Letta"), list[ForeignSession]()
+    into.sessions = sessions
     for agent in agents:
         for one in (*agent.core_memory, *(shared[each] for each in agent.block_ids if each in shared)):
             # The first agent that has a shared block owns it.
@@ -275,7 +288,7 @@ def _letta(path: Path, found: Mapping[str, object]) -> Foreign:
         messages = tuple(said for one in agent.messages if (said := _letta_message(one)) is not None)
         if messages:
             key = sha256_hex(f"{agent.id}\n{agent.name}".encode())
-            into.sessions.append(ForeignSession(key, f"{agent.name} (Letta)", messages))
+            sessions.append(ForeignSession(key, f"{agent.name} (Letta)", messages))
     into.left_out.append("Tools, settings and files of the agents stay out.")
     return into
 
@@ -350,7 +363,8 @@ class _Tree(_Model):
 
 class _ClaudeMessage(_Model):
     sender: str
-    text: str = ""
+    text: str | None = ""
+    content: object = None
     created_at: _Moment = 0
 
 
@@ -374,33 +388,142 @@ class _PlainChat(_Model):
     created_at: _Moment = 0
 
 
-def _conversations(path: Path, found: object) -> Foreign:
-    inside = _fields(found).get("conversations", found)
-    items = cast("list[object]", inside) if isinstance(inside, list) else [inside]
+def _conversations(path: Path, items: list[object]) -> Foreign:
+    """Return conversations that are all in memory."""
     if items and all("role" in _fields(one) for one in items):
         # One conversation, as interfaces of models take it.
         items = [{"messages": items}]
-    into = Foreign("Conversations")
-    for number, item in enumerate(items):
-        place = str(number) if len(items) > 1 else ""
-        keys = _fields(item)
-        if "mapping" in keys:
-            into.program = "ChatGPT"
-            session = _of_tree(valid(path, _Tree, item, place))
-        elif "chat_messages" in keys:
-            into.program = "Claude"
-            session = _of_claude(valid(path, _ClaudeChat, item, place))
-        elif "messages" in keys:
-            session = _of_plain(valid(path, _PlainChat, item, place))
-        else:
-            where = f" (entry {number})" if place else ""
-            raise ForeignFileError(
-                f"{path.name} has no conversations and no agents{where}: it should be a Letta agent file, or JSON with "
-                "`mapping`, `chat_messages` or `messages`."
-            )
-        if session.messages:
-            into.sessions.append(session)
-    return into
+    named = [_conversation(path, item, str(number) if len(items) > 1 else "") for number, item in enumerate(items)]
+    program = next((program for program, _ in reversed(named) if program), "Conversations")
+    return Foreign(program, sessions=[session for _, session in named if session.messages])
+
+
+def _listed(path: Path) -> Foreign:
+    """Return the conversations of a list, which are read from the file once more when they are converted."""
+    program, number = "Conversations", 0
+    for number, item in enumerate(_items(path), 1):
+        if number == 1 and "role" in _fields(item):
+            return _conversations(path, list(_items(path)))
+        program = _conversation(path, item, str(number - 1))[0] or program
+    return Foreign(program, sessions=_ListedSessions(path)) if number else Foreign(program)
+
+
+class _ListedSessions:
+    """The conversations of a list in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __iter__(self) -> Iterator[ForeignSession]:
+        for number, item in enumerate(_items(self._path)):
+            _, session = _conversation(self._path, item, str(number))
+            if session.messages:
+                yield session
+
+
+def _conversation(path: Path, item: object, place: str) -> tuple[str, ForeignSession]:
+    """Return the program that wrote a conversation, empty where unknown, and what was said."""
+    keys = _fields(item)
+    if "mapping" in keys:
+        return "ChatGPT", _of_tree(valid(path, _Tree, item, place))
+    if "chat_messages" in keys:
+        return "Claude", _of_claude(valid(path, _ClaudeChat, item, place))
+    if "messages" in keys:
+        return "", _of_plain(valid(path, _PlainChat, item, place))
+    where = f" (entry {place})" if place else ""
+    raise ForeignFileError(
+        f"{path.name} has no conversations and no agents{where}: it should be a Letta agent file, or JSON with "
+        "`mapping`, `chat_messages` or `messages`."
+    )
+
+
+def _begins_list(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+
+
+def _items(path: Path) -> Iterator[object]:
+    """Yield the items of a list in JSON, with one of them in memory at a time.
+
+    Raises:
+        ForeignFileError: it is not JSON in UTF-8, or an item is too large.
+    """
+    parts = _decoded(path)
+    # Behind the bracket that it begins with.
+    buffer, at, number = next(parts, "").lstrip()[1:], 0, 0
+    while True:
+        at = _behind_space(buffer, at)
+        if at == len(buffer):
+            buffer, at = next(parts, ""), 0
+            if not buffer:
+                raise ForeignFileError(f"{path.name} is not JSON (its list does not end).")
+            continue
+        if buffer[at] == "]":
+            return
+        if number:
+            if buffer[at] != ",":
+                raise ForeignFileError(f"{path.name} is not JSON (a comma is missing behind entry {number - 1}).")
+            at += 1
+        item, buffer, at = _next_item(path, number, parts, buffer, at)
+        yield item
+        number += 1
+
+
+def _next_item(path: Path, number: int, parts: Iterator[str], buffer: str, at: int) -> tuple[object, str, int]:
+    """Return an item that begins in a text, the text with what was read to its end, and where that is."""
+    decoder = json.JSONDecoder()
+    while True:
+        at = _behind_space(buffer, at)
+        try:
+            item, end = cast("tuple[object, int]", decoder.raw_decode(buffer, at))
+        except (json.JSONDecodeError, RecursionError) as error:
+            # It may only not be here as a whole yet; twice as much each time, or a long one would take for ever.
+            more = _more(parts, len(buffer) - at)
+            if not more or isinstance(error, RecursionError):
+                detail = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+                raise ForeignFileError(f"{path.name} is not JSON ({detail} in entry {number}).") from error
+            buffer, at = buffer[at:] + more, 0
+            if len(buffer) > MOST_CHARACTERS:
+                raise ForeignFileError(
+                    f"{path.name} is not JSON, or its entry {number} has more than {MOST_CHARACTERS:,} characters."
+                ) from error
+            continue
+        return item, buffer, end
+
+
+_SPACE = re.compile(r"\s*")
+
+
+def _behind_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
+
+
+def _more(parts: Iterator[str], least: int) -> str:
+    found, size = list[str](), 0
+    while size <= least and (part := next(parts, "")):
+        found.append(part)
+        size += len(part)
+    return "".join(found)
+
+
+def _decoded(path: Path) -> Iterator[str]:
+    """Yield the text of a file piece by piece."""
+    decoder, before = getincrementaldecoder("utf-8-sig")(), 0
+    with path.open("rb") as file:
+        while True:
+            content = file.read(_CHUNK)
+            pending = len(decoder.getstate()[0])
+            try:
+                text = decoder.decode(content, final=not content)
+            except UnicodeDecodeError as error:
+                place = before - pending + error.start
+                raise ForeignFileError(f"{path.name} is not text in UTF-8 (byte {place:,}).") from error
+            before += len(content)
+            if text:
+                yield text
+            if not content:
+                return
 
 
 def _of_tree(tree: _Tree) -> ForeignSession:
@@ -425,9 +548,10 @@ def _of_tree(tree: _Tree) -> ForeignSession:
 
 def _of_claude(chat: _ClaudeChat) -> ForeignSession:
     messages = tuple(
-        ForeignMessage(one.sender == "human", one.text, one.created_at)
+        ForeignMessage(one.sender == "human", text, one.created_at)
         for one in chat.chat_messages
-        if one.text.strip()
+        # Newer exports have the words of some messages in their parts alone.
+        if (text := one.text or "\n".join(texts_of(one.content))).strip()
     )
     return _session(chat.uuid, chat.name, messages, chat.created_at)
 

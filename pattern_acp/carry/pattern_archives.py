@@ -136,6 +136,8 @@ class _PatternExport:
     def __init__(self, archive: ArchiveReader) -> None:
         self._archive = archive
         self._into = Foreign("Pattern")
+        self._sessions: list[ForeignSession] = []
+        self._into.sessions = self._sessions
         self._names: dict[str, str] = {}
         self._seen: set[str] = set()
 
@@ -227,4 +229,4 @@ class _PatternExport:
         )
         if messages:
             name = export.agent.name
-            self._into.sessions.append(ForeignSession(export.agent.id, f"{name} (Pattern)", messages))
+            self._sessions.append(ForeignSession(export.agent.id, f"{name} (Pattern)", messages))

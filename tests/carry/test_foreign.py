@@ -127,7 +127,7 @@ async def test_a_letta_agent_becomes_blocks_facts_and_a_session_that_search_find
 async def test_the_older_form_of_letta_is_read_too(tmp_path: Path):
     found = read_foreign(written(tmp_path, "old.af", OLD_LETTA))
     assert [(one.label, one.text, one.is_core) for one in found.blocks] == [("persona", "I am Old.", True)]
-    assert [one.text for one in found.sessions[0].messages] == ["Hello?", "Hello."]
+    assert [one.text for one in next(iter(found.sessions)).messages] == ["Hello?", "Hello."]
 
 
 async def test_agents_of_one_file_are_personas_of_their_own_and_a_shared_block_is_the_firsts(tmp_path: Path):
@@ -196,7 +196,7 @@ def test_conversations_of_claude_and_plain_messages_are_read(tmp_path: Path):
         ("Hi", ["Hi"]),
         ("Parsing", ["How do I parse arithmetic?", "With precedence climbing."]),
     ]
-    assert found.sessions[0].messages[0].at_ms == 1_735_689_601_000
+    assert next(iter(found.sessions)).messages[0].at_ms == 1_735_689_601_000
 
 
 @pytest.mark.parametrize(
@@ -261,3 +261,43 @@ def test_a_file_that_is_no_text_is_refused_and_an_empty_one_has_nothing(tmp_path
     with pytest.raises(ForeignFileError, match="not text in UTF-8"):
         read_foreign(file)
     assert read_foreign(written(tmp_path, "CLAUDE.md", " \n")) == Foreign("Claude Code")
+
+
+def test_a_list_of_conversations_is_read_one_by_one_and_again(tmp_path: Path):
+    file = tmp_path / "conversations.json"
+    # Longer than a piece of the file, and with what JSON may have between its items.
+    said = ["ä" * 700_000, "one \\", "]", "two"]
+    talks = [
+        {"title": text[:5], "id": str(number), "messages": [{"role": "user", "content": text}]}
+        for number, text in enumerate(said)
+    ]
+    items = " ,\n ".join(json.dumps(talk, ensure_ascii=False) for talk in talks)
+    file.write_text(f"\ufeff \n[ {items} \n] ", encoding="utf-8")
+    found = read_foreign(file)
+    for _ in range(2):
+        assert [message.text for session in found.sessions for message in session.messages] == said
+
+
+def test_the_words_of_claude_are_found_in_their_parts_too(tmp_path: Path):
+    file = tmp_path / "conversations.json"
+    parts = [{"type": "text", "text": "A small marsupial."}]
+    messages = [{"sender": "human", "text": "What is it?"}, {"sender": "assistant", "text": "", "content": parts}]
+    file.write_text(json.dumps([{"uuid": "u", "name": "Quokka", "chat_messages": messages}]), encoding="utf-8")
+    (session,) = read_foreign(file).sessions
+    assert [one.text for one in session.messages] == ["What is it?", "A small marsupial."]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ('[{"messages": []}', "its list does not end"),
+        ('[{"messages": []} {"messages": []}]', "a comma is missing behind entry 0"),
+        ('[{"messages": []}, {"messages": [}]', "in entry 1"),
+        ('[{"messages": []}, 7]', "entry 1"),
+    ],
+)
+def test_the_entry_of_a_list_that_cannot_be_read_is_named(tmp_path: Path, content: str, sentence: str):
+    file = tmp_path / "conversations.json"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(ForeignFileError, match=sentence):
+        read_foreign(file)
