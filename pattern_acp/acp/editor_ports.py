@@ -18,6 +18,7 @@ from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import (
     INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
     ConnectionClosedError,
     InvalidResultError,
     ProtocolError,
@@ -30,6 +31,7 @@ from pattern_acp.tools.base import ToolFailedError, ToolOutcome
 from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal, tell_nobody
 from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
+    EditorLacksError,
     EditorRefusedError,
     EditorUnavailableError,
     FileMissingError,
@@ -363,6 +365,8 @@ def _refusal(error: RemoteError, do: str, path: str) -> FileMissingError | Edito
     match meaning_of(error):
         case ClientError.MISSING:
             return FileMissingError(f"The editor has no file {path}.")
+        case ClientError.INCAPABLE if error.code == METHOD_NOT_FOUND:
+            return EditorLacksError(f"The editor said that it can {do} files, and cannot.")
         case ClientError.INCAPABLE:
             return EditorUnavailableError(f"The editor could not {do} {path}: {reason_of(error)}.")
         case ClientError.REFUSED:

@@ -18,6 +18,7 @@ from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
+    EditorLacksError,
     EditorRefusedError,
     EditorUnavailableError,
     FileMissingError,
@@ -165,6 +166,8 @@ class DelegatingFileSystem:
         except FileMissingError:
             # Editors know only files of the project they show.
             return await self._local.read_text_file(path)
+        except EditorLacksError as error:
+            return replace(await self._local.read_text_file(path), warning=await self._read_no_more(error))
         except EditorRefusedError:
             if facts.kind == "missing":
                 # Editors have many words for a missing file.
@@ -192,6 +195,8 @@ class DelegatingFileSystem:
             raise
         except FileMissingError:
             return await self._local.read_lines(path, window)
+        except EditorLacksError as error:
+            return replace(await self._local.read_lines(path, window), warning=await self._read_no_more(error))
         except WorkspaceError as error:
             warning = await self._tell_of_reading(error, path, facts)
             return replace(await self._local.read_lines(path, window), warning=warning)
@@ -216,6 +221,9 @@ class DelegatingFileSystem:
             if not await self._is_on_disk(path, text, before):
                 if isinstance(error, EditorRefusedError):
                     raise
+                if isinstance(error, EditorLacksError):
+                    warning = await self._write_no_more(error)
+                    return replace(await self._write_to_disk(path, text), warning=warning)
                 warning = await self._tell(f"{error} {path} is written on the disk instead.")
                 return replace(await self._write_to_disk(path, text), warning=warning)
             file = await self._local.read_text_file(path)
@@ -351,6 +359,16 @@ class DelegatingFileSystem:
         """Show that the disk is read instead of the editor, before it is; not where there is nothing to read."""
         sentence = f"{error} {path} is read from the disk, without unsaved changes."
         return sentence if facts.kind == "missing" else await self._tell(sentence)
+
+    async def _read_no_more(self, error: EditorLacksError) -> str:
+        """Leave reading to the disk from here on; the user hears of it once, not with each file."""
+        was_able, self._can_read = self._can_read, False
+        return await self._tell(f"{error} They are read from the disk, without unsaved changes.") if was_able else ""
+
+    async def _write_no_more(self, error: EditorLacksError) -> str:
+        """Leave writing to the disk from here on; the user hears of it once, not with each file."""
+        was_able, self._can_write = self._can_write, False
+        return await self._tell(f"{error} They are written on the disk.") if was_able else ""
 
     async def _tell(self, sentence: str) -> str:
         self._on_warning(sentence)

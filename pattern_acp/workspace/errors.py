@@ -33,6 +33,12 @@ class EditorUnavailableError(WorkspaceError):
     failure_code = "editor.no-answer"
 
 
+class EditorLacksError(EditorUnavailableError):
+    """The editor does not know the request, although it said that it does: it need not be asked again."""
+
+    failure_code = "editor.no-answer"
+
+
 class EditorRefusedError(WorkspaceError):
     """The editor answered with an error that is a refusal, or may be one: no other way may be taken."""
 

@@ -12,6 +12,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.delegation import MUTE_CALLS, DelegatingFileSystem, DelegatingTerminal
 from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
+    EditorLacksError,
     EditorRefusedError,
     EditorUnavailableError,
     FileMissingError,
@@ -128,6 +129,21 @@ async def test_a_window_that_the_editor_cannot_give_is_read_from_the_disk_with_a
     assert await lines(bench, path) == (("two", "three"), 4, "disk")
     assert bench.warnings == [f"The editor is busy. {path} is read from the disk, without unsaved changes."]
     assert bench.shown == [bench.warnings]
+
+
+async def test_an_editor_that_lacks_a_request_which_it_declared_is_named_once_and_not_asked_again(tmp_path: Path):
+    bench = Bench(tmp_path, EditorHabits(error=EditorLacksError("The editor said that it can do it, and cannot.")))
+    paths = [bench.put(name, "one\ntwo\nthree\nfour\n") for name in "abc"]
+    for path in paths:
+        assert await read(bench, path) == ("one\ntwo\nthree\nfour\n", "disk")
+        assert await lines(bench, path) == (("two", "three"), 4, "disk")
+        assert await write(bench, path, "new\n") == ("new\n", "disk")
+        assert bench.on_disk(Path(path).name) == "new\n"
+    assert bench.warnings == [
+        "The editor said that it can do it, and cannot. They are read from the disk, without unsaved changes.",
+        "The editor said that it can do it, and cannot. They are written on the disk.",
+    ]
+    assert [kind for kind, _ in bench.editor.calls] == ["read", "write"]
 
 
 async def test_a_window_that_the_editor_refuses_is_not_read_from_the_disk(tmp_path: Path):
