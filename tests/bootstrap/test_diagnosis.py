@@ -1,8 +1,10 @@
 """What doctor finds: every problem with its remedy, and nothing is changed by looking."""
 
+import json
 import os
 import sys
 import sysconfig
+import tempfile
 
 import anyio
 import pytest
@@ -15,9 +17,11 @@ from pattern_acp.credentials.model import Credential
 from pattern_acp.credentials.server_token import ServerToken
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.journal.leases import host_name
 from pattern_acp.providers.scripted import ScriptStep
 from pattern_acp.recovery.checks import Finding, Health
 from pattern_acp.web.searching import key_owner
+from pattern_acp.workspace.worker_tree import NOTE, PREFIX
 from tests.support.model_server import Reply, serve_models
 from tests.support.serving import Home, temporary_home
 
@@ -48,6 +52,17 @@ async def test_everything_that_is_not_well_has_a_remedy():
         assert not diagnosis.is_usable
         for finding in diagnosis.findings:
             assert finding.health is Health.OK or finding.name == "Vector support" or finding.remedy, finding
+
+
+async def test_the_folder_of_a_worker_whose_process_was_killed_is_named_with_what_takes_it_away():
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+        # No process has this number, on any system.
+        owner = {"pid": 2**30, "mark": "gone", "host": host_name()}
+        await anyio.Path(folder, NOTE).write_bytes(json.dumps({"owner": owner, "common_dir": ""}).encode())
+        async with temporary_home() as home:
+            diagnosis = await look(home)
+        (found,) = [one for one in diagnosis.findings if one.name == "Leftover" and folder in one.detail]
+        assert (found.health, found.remedy) == (Health.NOTE, "pattern-acp gc takes it away")
 
 
 async def test_a_damaged_constellation_is_broken():
