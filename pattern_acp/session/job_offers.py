@@ -180,7 +180,7 @@ class JobOffers:
             (quote,) = quotes_for(terms, reach, candidates, base_tokens=max(base, long))
             parts.append((f"{plural(len(steps), 'step')} of the model's plan.", quote, reach))
         whole = replace(added([quote for _, quote, _ in parts]), model=state.model.qualified)
-        reach = _together([reach for *_, reach in parts])
+        reach = _together(await reach_of(session, terms), [reach for *_, reach in parts])
         return JobQuoted(
             turn_id,
             job_id,
@@ -222,14 +222,14 @@ def _glob(path: str, cwd: str, root: str) -> str:
     return below if is_file else "**" if below == "." else f"{below}/**"
 
 
-def _together(reaches: Sequence[Reach]) -> Reach:
-    """The reach of several parts: they look at the same files where they may."""
+def _together(whole: Reach, reaches: Sequence[Reach]) -> Reach:
+    """The reach of all terms, with what its parts are likely about."""
     likely = tuple(dict.fromkeys(path for reach in reaches for path in reach.likely))
     return Reach(
-        files=max(reach.files for reach in reaches),
+        files=whole.files,
         likely=likely[:LIKELY_FILES],
         bytes=sum(reach.bytes for reach in reaches),
         symbols=sum(reach.symbols for reach in reaches),
         importers=max(reach.importers for reach in reaches),
-        tests=max(reach.tests for reach in reaches),
+        tests=whole.tests,
     )
