@@ -103,6 +103,8 @@ class ImportedArchive(Result, frozen=True):
             f"{counted(self.tasks, 'task')} and {counted(self.sessions, 'session')}, "
             f"{counted(self.events, 'event')} in all."
         )
+        if not (self.blocks or self.facts or self.tasks or self.sessions):
+            what = "Nothing new was taken over."
         parts: list[Part] = [Paragraph(what)]
         if self.kept_mine:
             parts.append(Paragraph(f"{counted(self.kept_mine, 'block')} stayed as here.", "note"))

@@ -36,6 +36,8 @@ def test_an_import_shows_what_a_file_brings_before_anything_is_taken_over(
     assert "Nothing was taken over yet" in shown
     assert run_with(typed("import", archive, "--accept", "facts"), laptop) == 0
     assert "Imported 0 memory blocks, 1 fact, 0 tasks and 0 sessions" in capsys.readouterr().out
+    assert run_with(typed("import", archive, "--accept", "facts"), laptop) == 0
+    assert capsys.readouterr().out == "Nothing new was taken over.\n"
     assert run_with(typed("import", archive, "--json"), laptop) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["state"] for one in found["proposals"] if one["kind"] == "fact"] == ["known"]
