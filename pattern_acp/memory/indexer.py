@@ -108,30 +108,38 @@ class Indexer:
         Raises:
             DatabaseError: the constellation cannot be read or written.
         """
-        if self._embedder.is_immediate:
-            early = await self.query(text, hurried=hurried, waits=False)
-            if early is None:
-                return None, await self._database.read(lambda tx: look(tx, None))
-            found = await self._database.read(
-                lambda tx: None if _is_awaited(tx, early.table, beside) else (look(tx, early),)
-            )
-            if found is not None:
-                return early, found[0]
+        waits = not self._embedder.is_immediate
+        early = await self._embed(text, hurried=hurried, beside=beside, waits=waits)
+        if early is None:
+            return None, await self._database.read(lambda tx: look(tx, None))
+
+        def look_at_once(tx: Transaction) -> tuple[T] | None:
+            if (not waits and _is_awaited(tx, early.table, beside)) or without_speakers(tx, text) != text:
+                return None
+            return (look(tx, early),)
+
+        found = await self._database.read(look_at_once)
+        if found is not None:
+            return early, found[0]
         vector = await self.query(text, hurried=hurried, beside=beside)
         return vector, await self._database.read(lambda tx: look(tx, vector))
 
-    async def query(
-        self, text: str, *, hurried: bool = False, beside: str = "", waits: bool = True
-    ) -> QueryVector | None:
+    async def query(self, text: str, *, hurried: bool = False, beside: str = "") -> QueryVector | None:
         """The vector of a query, after what an immediate embedder still had to do; None: go by words alone.
 
         A `hurried` one waits `HURRIED_SECONDS` at most, and not for other texts: a model may have to be loaded first.
         `beside` is the source that the query leaves out, a session's own messages: it does not wait for those alone.
-        One that does not wait at all leaves it to its caller to see what is not embedded yet.
+        Names of speakers are no part of the vector.
 
         Raises:
             DatabaseError: the constellation cannot be read or written.
         """
+        if names_of(text):
+            text = await self._database.read(lambda tx, query=text: without_speakers(tx, query))
+        return await self._embed(text, hurried=hurried, beside=beside, waits=True)
+
+    async def _embed(self, text: str, *, hurried: bool, beside: str, waits: bool) -> QueryVector | None:
+        """The vector of a text as it is; one that does not wait leaves it to its caller to see what is not embedded."""
         if not self._is_due():
             return None
         try:
@@ -141,8 +149,6 @@ class Indexer:
                     await self.catch_up(CATCH_UP)
             elif waits and not hurried:
                 await self._catch_up_with_fresh(table)
-            if names_of(text):
-                text = await self._database.read(lambda tx, query=text: without_speakers(tx, query))
             with anyio.fail_after(HURRIED_SECONDS if hurried else QUERY_SECONDS):
                 (vector,) = await self._embedder.embed((text,), TextUse.QUERY)
         except EmbedderError as error:

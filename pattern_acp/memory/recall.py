@@ -320,7 +320,10 @@ def without_speakers(tx: Transaction, query: str) -> str:
 
     Each turn of a speaker has the name, and in a short one it is most of the vector.
     """
-    plain = without_names(query, _speakers(tx, names_of(query)))
+    speakers = _speakers(tx, names_of(query))
+    if not speakers:
+        return query
+    plain = without_names(query, speakers)
     return query if STOP_WORDS.issuperset(query_terms(plain)) else plain
 
 

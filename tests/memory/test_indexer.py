@@ -110,6 +110,17 @@ async def test_a_question_about_a_speaker_is_embedded_without_the_name(constella
     assert [text.split() for text, _ in embedder.asked] == [["What", "did", "inherit", "in", "Graz?"]]
 
 
+async def test_a_search_for_what_a_speaker_said_goes_by_the_vector_without_the_name(constellation: Constellation):
+    await constellation.database.write(lambda tx: say(tx, *(f"Marta: Note {number}." for number in range(20))))
+    indexer = Indexer(constellation.database, HashedNgrams(), constellation.clock)
+    vector, looked = await indexer.ask("What did Marta inherit in Graz?", lambda tx, vector: vector)
+    plain = await indexer.query("What did inherit in Graz?")
+    assert vector is not None
+    assert looked is vector
+    assert plain is not None
+    assert vector.vector == plain.vector
+
+
 async def test_a_slow_embedder_is_not_waited_for(constellation: Constellation):
     others = [f"text {number}" for number in range(FRESH)]
     await constellation.database.write(lambda tx: say(tx, "Authentication is by key.", "Use tabs.", *others))

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.memory.embeddings import HashedNgrams
+from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent
 from tests.support.scripts import calls, says
@@ -40,3 +42,15 @@ async def test_a_later_turn_of_two_requests_reads_the_database_five_times():
         assert len(model.requests) == 3
         # The lease, memory with words forgotten and standing permissions, what is recalled, and one for each request.
         assert counted.reads - before == 5
+
+
+async def test_a_search_by_meaning_reads_once_whatever_capitalised_words_the_prompt_has():
+    async with running_agent(ScriptedProvider([says("Noted.")])) as agent:
+        counted = CountedDatabase(agent.database)
+        indexer = Indexer(counted, HashedNgrams(), agent.shared.clock)
+        await indexer.query("Opens the table of vectors.")
+        before = counted.reads
+        for prompt in ("Fix the README of Berlin.", "fix the parser"):
+            vector, _ = await indexer.ask(prompt, lambda tx, vector: vector)
+            assert vector is not None
+        assert counted.reads - before == 2
