@@ -47,7 +47,8 @@ SMALL_TALK = frozenset(
         first second third last other another both same end left ended zero two three four five six seven eight nine ten
         many little lot big small bigger smaller
         wonder word work would write wrong yeah yes yesterday
-        said told spoke talk mention discuss gave went made ran wrote knew thought kept took got saw seen found meant
+        said told speak spoke spoken talk mention discuss gave given went gone made ran wrote written knew known thought
+        kept take took taken got saw seen found meant broke broken built shown understood undone
         """,
     )
 )

@@ -568,6 +568,15 @@ FROM json_each(:seqs) AS wanted
 CROSS JOIN events AS e ON e.seq = wanted.value
 WHERE e.stream = :stream;
 
+-- name: events_with_calls
+-- Those of a JSON list of events whose message asks for calls. A large one is no note and need not be read.
+SELECT e.seq
+FROM json_each(:seqs) AS wanted
+CROSS JOIN events AS e ON e.seq = wanted.value
+WHERE EXISTS (
+    SELECT 1 FROM json_each(e.payload, '$.message.parts') AS part WHERE part.value ->> '$.type' = 'tool_call'
+);
+
 -- name: read_texts
 -- The texts of a JSON list of entries.
 SELECT e.id, e.text

@@ -32,6 +32,7 @@ from pattern_acp.memory.turns import (
     dated_score,
     is_speaker,
     names_of,
+    says_little,
     spread_of,
     weight_of,
     window_scores,
@@ -373,6 +374,13 @@ def answer_to(tx: Transaction, asked: SearchResult) -> SearchResult | None:
 def written_by(tx: Transaction, session_id: str, seqs: Sequence[int]) -> frozenset[int]:
     """Those of some events that are a session's own."""
     rows = tx.all(_QUERIES["events_of_stream"], {"stream": session_id, "seqs": json.dumps(sorted(set(seqs)))})
+    return frozenset(columns.integer(row[0]) for row in rows)
+
+
+def progress_notes(tx: Transaction, found: Sequence[SearchResult]) -> frozenset[int]:
+    """The events among those of some results in which the agent only announced its next calls, in few words."""
+    seqs = [one.seq for one in found if one.kind == "assistant" and says_little(one.text)]
+    rows = tx.all(_QUERIES["events_with_calls"], {"seqs": json.dumps(sorted(set(seqs)))}) if seqs else ()
     return frozenset(columns.integer(row[0]) for row in rows)
 
 

@@ -213,6 +213,11 @@ def weight_of(text: str, query: QueryOfTurns) -> float:
     return weight
 
 
+def says_little(text: str) -> bool:
+    """True when a text has fewer telling words than one sentence of content has."""
+    return sum(word not in _UNTELLING for word in _WORD.findall(text.lower())) < ENOUGH_WORDS // 2
+
+
 ON_THE_DAY = 0.8
 """Score of a turn that tells of a day that the query names; less for longer times, which say less."""
 

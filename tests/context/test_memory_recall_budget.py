@@ -78,6 +78,7 @@ def test_words_in_common_are_chance_where_the_meaning_is_another():
 
 def test_small_talk_in_common_makes_nothing_relevant():
     assert not is_relevant(found("x", "hello", "please", "fix"), ("port",))
+    assert not is_relevant(found("x", "shown", "written", "taken"), ("diff",)), "irregular forms too"
 
 
 def test_the_same_text_is_recalled_once():

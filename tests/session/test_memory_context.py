@@ -114,6 +114,17 @@ async def test_a_question_of_before_recalls_its_answer_and_not_itself():
         assert "Which port" not in recalled
 
 
+async def test_what_the_agent_announced_before_a_call_is_not_recalled():
+    note = says("I look at the zeppelin parser.") + calls("run_command", command="true")
+    provider = ScriptedProvider([note, says("The zeppelin parser reads nested lists now."), says("That.")])
+    async with running_agent(provider, settings=Settings(mode="auto")) as agent:
+        await remember(agent, "Let it read them.")
+        await remember(agent, "What did we do yesterday on the zeppelin parser?")
+        recalled = provider.requests[2].volatile
+        assert "reads nested lists" in recalled
+        assert "I look at" not in recalled
+
+
 async def test_nothing_of_this_session_is_recalled():
     provider = ScriptedProvider([says("Noted."), says("On 5433.")])
     async with running_agent(provider) as agent:

@@ -21,7 +21,15 @@ from pattern_acp.memory.embeddings import EmbeddingModel
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, TASK_ID, EntryKind, Filters
 from pattern_acp.memory.freshness import is_stale, stale_lines
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.recall import SearchResult, answer_to, is_guess, repeats_query, search, written_by
+from pattern_acp.memory.recall import (
+    SearchResult,
+    answer_to,
+    is_guess,
+    progress_notes,
+    repeats_query,
+    search,
+    written_by,
+)
 from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.sharing import shared_sources
 from pattern_acp.memory.vectors import QueryVector
@@ -114,12 +122,16 @@ class SessionSearch:
         return hits
 
     def _of_others(self, tx: Transaction, query: str, found: tuple[SearchResult, ...]) -> tuple[SearchResult, ...]:
-        """Results that this session did not write, but for what was said; an answer instead of a like question."""
+        """Results that this session did not write, but for what was said; an answer instead of a like question.
+
+        What the agent said before its calls, such as “I look at the parser.”, tells nothing about them.
+        """
+        notes = progress_notes(tx, found)
         own = written_by(tx, self._session_id, [one.seq for one in found])
         others: list[SearchResult] = []
         for one in found:
             # What was said here and left the window is as far away as another session.
-            if one.seq in own and one.kind not in _MESSAGES:
+            if one.seq in notes or (one.seq in own and one.kind not in _MESSAGES):
                 continue
             if one.kind not in _MESSAGES or not repeats_query(query, one.text):
                 others.append(one)
