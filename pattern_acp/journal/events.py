@@ -352,6 +352,8 @@ class RecordedPolicy(Struct, frozen=True):
     """The patterns of files that the job may write."""
     overlap: str = "tell"
     """Setting `claims.overlap`: what became of calls that change what other open sessions claim."""
+    asks_to_land: bool = False
+    """True for a worker whose edits reached only its own view until the user agreed to all of them."""
 
 
 class PermissionDecided(Struct, frozen=True):

@@ -1,7 +1,8 @@
 """Further limits on the part of a session that runs as a subagent, or works on a job that the user agreed to.
 
-Owns: how a decision on the session becomes one on such a part. Must not know: tasks and terms, or who asks. It only
-ever makes a decision stricter, so nobody gains by delegating.
+Owns: how a decision on the session becomes one on such a part. Must not know: tasks and terms, or who asks. It makes
+a decision stricter, so nobody gains by delegating, with one exception: mode `ask` does not ask about each edit of a
+worker whose changes reach only its own view, since it asks about all of them before they land.
 """
 
 import re
@@ -9,12 +10,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.domain.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.domain.globs import Glob, compile_glob
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.layers import combine
 from pattern_acp.policy.paths import is_inside_any
+
+IN_VIEW = "It changes only the worker's own view of the files, and you are asked before that lands."
 
 
 class SubagentLimits(Struct, frozen=True):
@@ -26,19 +30,25 @@ class SubagentLimits(Struct, frozen=True):
     name: str = ""
     only_reads: bool = False
     paths: tuple[str, ...] = ()
+    asks_to_land: bool = False
+    """True for a worker whose edits reach only its own view until the user agrees to all of them."""
     job: int = 0
     """The number of the job that is worked on; 0 for none."""
     globs: tuple[str, ...] = ()
     """Absolute patterns of the files that the job may write, empty for no limit."""
 
     def mode(self, mode: Mode) -> Mode:
-        """The mode that decides: a subagent that only reads is in plan mode, whatever the session's is."""
-        return Mode.PLAN if self.only_reads else mode
+        """The mode that decides: plan for a subagent that only reads, and edit for one whose edits land as a whole."""
+        if self.only_reads:
+            return Mode.PLAN
+        return Mode.EDIT if self.asks_to_land and mode is Mode.ASK else mode
 
     def narrowed(self, decision: Decision, accesses: Sequence[Access]) -> Decision:
         """Restrict the decision that policy made for the session on these accesses."""
         if decision.verdict is Verdict.DENY:
             return self._denied(decision)
+        if self.asks_to_land and decision.rule == "inside_write":
+            decision = replace(decision, reason=IN_VIEW)
         if self.globs:
             decision = self._within_job(decision, accesses)
         if not self.paths or decision.verdict is Verdict.DENY:

@@ -253,6 +253,7 @@ class PermissionChecker:
             narrowing.job,
             narrowing.globs,
             state.overlap,
+            narrowing.asks_to_land,
         )
 
     async def announce(

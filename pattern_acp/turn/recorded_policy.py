@@ -105,7 +105,9 @@ def decide_anew(policy: RecordedPolicy, accesses: Sequence[Access], basis: Recor
         absolute = absolute_path(path, folder)
         return resolve_path(absolute) if basis is None else led.get((path, folder), absolute)
 
-    limits = SubagentLimits(policy.subagent, policy.only_reads, policy.paths, policy.job, policy.globs)
+    limits = SubagentLimits(
+        policy.subagent, policy.only_reads, policy.paths, policy.asks_to_land, policy.job, policy.globs
+    )
     decision = decide(
         accesses,
         mode=limits.mode(Mode(policy.mode)),

@@ -18,9 +18,11 @@ from pattern_acp.journal.events import (
     LandingStarted,
     PermissionAnswered,
     PermissionAsked,
+    PermissionDecided,
     SubagentRecorded,
     WorkerReady,
 )
+from pattern_acp.policy.subagent_policy import IN_VIEW
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.subagents.background import background_of
@@ -109,6 +111,18 @@ def form(answer: str = "", own_words: str = "") -> JsonDict:
 
 def there(agent: RunningAgent) -> list[str]:
     return sorted(each.name for each in agent.folder.iterdir() if each.is_file())
+
+
+async def test_mode_ask_asks_once_about_what_a_worker_changed_and_not_about_each_edit():
+    model = model_of(delegates("worker", "maker"), says("Done."), maker=[TWO_FILES, says("Made it.")])
+    async with running_agent(model, settings=settings("ask", delegate=ASKS), capabilities=FORMS) as agent:
+        agent.editor.form = form("Accept")
+        session = await run(agent)
+        assert there(agent) == ["a.txt", "b.txt"]
+        thread = inner(await events_of(agent, session))
+        assert len(of_type(thread, PermissionAsked)) == 1
+        edits = [each for each in of_type(thread, PermissionDecided) if each.rule == "inside_write"]
+        assert {(each.verdict, each.reason) for each in edits} == {("allow", IN_VIEW)}
 
 
 async def session_told(agent: RunningAgent, model: ScriptedProvider, words: str) -> str:

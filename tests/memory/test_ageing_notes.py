@@ -81,8 +81,11 @@ async def test_a_trap_ages_from_its_writing_and_a_decision_from_its_check_alone(
     trap = MatchedNote(PathNote(entry, NoteRule(NoteKind.TRAP, ("*.sql",)), Status.ACTIVE), ("a.sql",))
     decision = PathNote(entry, NoteRule(NoteKind.DECISION), Status.ACTIVE)
     assert (trap.bound.seen_ms, decision.seen_ms) == (5, None)
-    assert "not checked" not in warning_text([trap], (), now_ms=5 + 29 * DAY)
-    assert "offer the user to run `make`, which tells; then verify" in warning_text([trap], (), now_ms=5 + 40 * DAY)
+    assert "not checked" not in warning_text([trap], (), now_ms=5 + 29 * DAY).for_model
+    assert (
+        "offer the user to run `make`, which tells; then verify"
+        in warning_text([trap], (), now_ms=5 + 40 * DAY).for_model
+    )
 
 
 async def test_a_warning_stays_within_its_characters_and_counts_what_it_cut():
@@ -100,7 +103,7 @@ async def test_a_warning_stays_within_its_characters_and_counts_what_it_cut():
         )
         for n in range(6)
     ]
-    text = warning_text(notes, (), now_ms=5)
+    text = warning_text(notes, (), now_ms=5).for_model
     assert "3 of 6 things" in text
     assert "entry_5." in text
     assert len(text) < 4_600

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pattern_acp.config.settings import PolicyRule
 from pattern_acp.domain.access import (
     Access,
     CallServer,
@@ -65,6 +66,20 @@ def test_who_only_reads_changes_nothing_in_any_mode(mode: Mode, grants: list[Gra
     for access in (WritePath("/w/a.py"), RunCommand("make", "/w"), WriteMemory("human"), CallServer("s", "t")):
         decision = decide((access,), mode=reader.mode(mode), roots=ROOTS, grants=grants)
         assert reader.narrowed(decision, (access,)).verdict is Verdict.DENY
+
+
+def test_edits_that_land_as_a_whole_are_not_asked_about_one_by_one_and_everything_else_is():
+    maker = SubagentLimits("maker", asks_to_land=True)
+
+    def verdict(access: Access, mode: Mode, *rules: PolicyRule) -> Verdict:
+        decision = decide((access,), mode=maker.mode(mode), roots=ROOTS, rules=rules)
+        return maker.narrowed(decision, (access,)).verdict
+
+    edit = WritePath("/w/a.py")
+    assert [verdict(edit, mode) for mode in (Mode.ASK, Mode.PLAN)] == [Verdict.ALLOW, Verdict.DENY]
+    assert verdict(edit, Mode.ASK, PolicyRule("ask", "edit", "a.py")) is Verdict.ASK
+    for access in (WritePath("/w/.git/config"), WritePath("/other/a.py"), RunCommand("make", "/w")):
+        assert verdict(access, Mode.ASK) is Verdict.ASK
 
 
 @pytest.mark.parametrize("path", ["/w/a.py", "/w/srcfile", "/w/src/../a.py", "/w"])

@@ -510,9 +510,13 @@ LAST_SECONDS = 180
 """Time for the report of one whose limits are reached."""
 
 
-def narrowed_to(state: "SessionState", task: DelegatedTask) -> SubagentLimits:
-    """The limits of a subagent, with those of the job that its turn works on."""
-    limits = SubagentLimits(task.name, task.kind.only_reads, task.paths)
+def narrowed_to(state: "SessionState", task: DelegatedTask, *, lands: bool = False) -> SubagentLimits:
+    """The limits of a subagent, with those of the job that its turn works on.
+
+    `lands` is True for a worker that works on a view.
+    """
+    asks_to_land = lands and state.settings.delegate.worker_review != "never"
+    limits = SubagentLimits(task.name, task.kind.only_reads, task.paths, asks_to_land)
     return limits if state.job is None else replace(limits, job=state.job.number, globs=state.job.limits.globs)
 
 
@@ -572,7 +576,7 @@ class Subagent:
             clock=shared.clock,
             waits=waits,
             circumstances=partial(circumstances_of, self._budget, session.state.cwd, shared.clock),
-            narrowing=narrowed_to(session.state, task),
+            narrowing=narrowed_to(session.state, task, lands=base is not None),
         )
         self._view: WorkerView | None = None
         self.result: WorkerResult | None = None
