@@ -6,6 +6,7 @@ not know: what the files mean.
 
 import os
 import re
+import stat
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -262,10 +263,19 @@ def names_below(folder: str, boundary: Path, reading: DefinitionFiles, *, most: 
 def read_text(path: Path, reading: DefinitionFiles) -> str | None:
     """The text of a file; None, with a sentence, when it cannot be used."""
     try:
-        content = path.read_bytes() if path.stat().st_size <= FILE_BYTES else bytes(FILE_BYTES + 1)
+        facts = path.stat()
+        # A named pipe would wait for whoever writes into it.
+        content = path.read_bytes() if stat.S_ISREG(facts.st_mode) and facts.st_size <= FILE_BYTES else None
+        content = bytes(FILE_BYTES + 1) if facts.st_size > FILE_BYTES else content
     except OSError:
         content = None
     return as_text(path, content, reading)
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Return whether a path leads to a place below a folder, its links followed. A circle of links leads nowhere."""
+    # Path.resolve fails in a circle before Python 3.13.
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def as_text(path: Path, content: bytes | None, reading: DefinitionFiles) -> str | None:

@@ -18,7 +18,8 @@ A panel has `members`, who answer side by side, and `decides`, who decides. A wa
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, cast
 
@@ -27,14 +28,14 @@ from msgspec import Meta, Struct
 
 from pattern_acp.config.toml_file import find_lines, is_table, parse_toml
 from pattern_acp.config.values import describe_type
-from pattern_acp.definitions.files import DefinitionFiles, read_text
+from pattern_acp.definitions.files import DefinitionFiles, is_inside, read_text
 from pattern_acp.definitions.identity import DefinitionSource
 from pattern_acp.domain.allowance import ALLOWED, Allowance, parse_allowance
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.globs import compile_glob
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
-from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.text_limits import one_line, plural
 
 GROUPS_FILE = (".pattern", "groups.toml")
 """Place of the file below a project's folder."""
@@ -47,12 +48,15 @@ FEWEST, MOST = 2, 8
 
 MOST_PER_HOUR = 60
 
+MOST_PROBLEMS = 20
+"""Mistakes that are named; the others are counted."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 Kind: TypeAlias = Literal["pipeline", "panel", "watch"]
 
 _Text: TypeAlias = Annotated[str, Meta(pattern=r"\S")]
-_Name: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+_Name: TypeAlias = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")]
 
 
 class GroupMember(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -214,7 +218,7 @@ class _MistakeError(Exception):
 def find_groups(root: Path) -> Groups:
     """The groups of the project in `root`. Never fails: what cannot be used is left out, with a sentence."""
     path, reading = root.joinpath(*GROUPS_FILE), DefinitionFiles()
-    if not path.resolve().is_relative_to(root.resolve()):
+    if not is_inside(path, root):
         return Groups(problems=(f"{path} is a link that leads out of {root}, so it is not used.",))
     text = read_text(path, reading)
     return groups_in(str(path), text) if text is not None else Groups(problems=tuple(reading.problems))
@@ -227,13 +231,17 @@ def groups_in(path: str, text: str) -> Groups:
         return Groups(problems=tuple(str(problem) for problem in broken))
     found: list[GroupDefinition] = []
     problems: list[str] = []
+    places = _Places(text)
     for name, table in file.table.items():
         try:
             found.append(_read(name, table))
         except _MistakeError as mistake:
-            line, column = _place_of(text, f"{name}.{mistake.key}".strip("."))
-            shown = one_line(f"{name}.{mistake.key}".strip("."), 120)
+            key = f"{name}.{mistake.key}".strip(".")
+            line, column = places.of(key)
+            shown = one_line(key, 120) or '""'
             problems.append(f"{path}:{line}:{column}: {shown}: {mistake.sentence}; the group is left out.")
+    more = len(problems) - MOST_PROBLEMS
+    problems[MOST_PROBLEMS:] = [f"{path}: {plural(more, 'more group')} left out."] if more > 0 else []
     return Groups(tuple(found), tuple(problems))
 
 
@@ -243,7 +251,7 @@ def _read(name: str, table: object) -> GroupDefinition:
     if not _NAME.fullmatch(name) or name == "watch":
         raise _MistakeError("", "a group is named by letters, digits, - and _, and not watch")
     kind = table.get("kind")
-    if kind not in _KEYS:
+    if not isinstance(kind, str) or kind not in _KEYS:
         sentence = f"it must be {_COMMON['kind']}" if "kind" in table else f"a group needs kind: {_COMMON['kind']}"
         raise _MistakeError("kind" if "kind" in table else "", sentence)
     kind = cast("Kind", kind)
@@ -281,10 +289,13 @@ def _check_keys(kind: str, table: Mapping[str, object]) -> None:
 def _check_watch(table: Mapping[str, object]) -> None:
     if not (table.get("files") or table.get("blocks") or table.get("tasks")):
         raise _MistakeError("", "a watch needs something to watch: files, blocks or tasks = true")
+    patterns = cast("list[str]", table.get("files", []))
+    if patterns and all(pattern.startswith("!") for pattern in patterns):
+        raise _MistakeError("files", "each of these patterns leaves files out; one has to be without !")
     allowed = parse_allowance(str(table["max"]))
     if allowed is None or not allowed.is_limited:
         raise _MistakeError("max", "a watch needs a limit, such as 0.50 USD")
-    for pattern in cast("list[str]", table.get("files", [])):
+    for pattern in patterns:
         try:
             compile_glob(pattern, "/")
         except PatternError as error:
@@ -312,8 +323,9 @@ def _member(place: str, raw: object) -> GroupMember:
 
 
 def _check_people(place: str, members: tuple[GroupMember, ...], decides: GroupMember | None) -> None:
-    names = [each.shown_name for each in members]
-    twice = next((name for name in names if names.count(name) > 1), "")
+    # A decision may cite a member in other letters.
+    names = [each.shown_name.casefold() for each in members]
+    twice = next((each.shown_name for each in members if names.count(each.shown_name.casefold()) > 1), "")
     if twice:
         raise _MistakeError(place, f"{twice} is there twice; set name for one of them")
     if decides is not None and decides.kind != "explorer":
@@ -328,13 +340,23 @@ def _fits(raw: object, form: object) -> bool:
     return True
 
 
-def _place_of(text: str, key: str) -> tuple[int, int]:
-    """Line and column of the value of a dotted key, or of the nearest table around it; from 1."""
-    lines = dict(reversed(list(find_lines(text))))
-    while key and key not in lines:
-        key = key.rpartition(".")[0]
-    number = lines.get(key, 1)
-    line = text.splitlines()[number - 1] if text else ""
-    before, sign, value = line.partition("=")
-    is_value = bool(sign) and not line.lstrip().startswith("[")
-    return number, len(before) + 2 + len(value) - len(value.lstrip()) if is_value else 1
+class _Places:
+    """The places of dotted keys in a text, which is read once however many are asked for."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _lines(self) -> tuple[Mapping[str, int], Sequence[str]]:
+        return dict(reversed(list(find_lines(self._text)))), self._text.splitlines() or [""]
+
+    def of(self, key: str) -> tuple[int, int]:
+        """Line and column of the value of a key, or of the nearest table around it; from 1."""
+        numbers, lines = self._lines
+        while key and key not in numbers:
+            key = key.rpartition(".")[0]
+        number = numbers.get(key, 1)
+        line = lines[number - 1]
+        before, sign, value = line.partition("=")
+        is_value = bool(sign) and not line.lstrip().startswith("[")
+        return number, len(before) + 2 + len(value) - len(value.lstrip()) if is_value else 1

@@ -6,7 +6,7 @@ Owns: finding the files, within their root, and the text that they add. Must not
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from pattern_acp.definitions.files import DefinitionFiles, files_below, read_document, read_text
+from pattern_acp.definitions.files import DefinitionFiles, files_below, is_inside, read_document, read_text
 from pattern_acp.definitions.identity import DefinitionSource
 
 MOST_INCLUDED = 50
@@ -64,7 +64,7 @@ def _read(name: str, root: Path, boundary: Path, reading: DefinitionFiles) -> De
         reading.problems.append(f"{name} cannot be included: name a file by its path from {root}.")
         return None
     place = root / name
-    if not place.resolve().is_relative_to(boundary.resolve()):
+    if not is_inside(place, boundary):
         reading.problems.append(f"{place} is a link that leads out of {boundary}, so it is not included.")
         return None
     main = place / _MAIN if place.is_dir() else place

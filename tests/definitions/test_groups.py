@@ -1,11 +1,12 @@
 """The file of a project's groups: what it may say, and one sentence for each mistake."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from pattern_acp.definitions.collection import find_definitions
-from pattern_acp.definitions.groups import group_of, groups_in
+from pattern_acp.definitions.groups import find_groups, group_of, groups_in
 from pattern_acp.domain.project_parts import PartKind, digest_of_parts
 
 GROUPS = """\
@@ -105,6 +106,12 @@ WATCH = '[w]\nkind = "watch"\nwakes = "a"\n'
         (f"{WATCH}max = 1", "w: a watch needs something to watch: files, blocks or tasks = true"),
         (f'{WATCH}max = 1\nfiles = ["{"{a,b}" * 8}"]', "w.files: The braces stand for more than"),
         (f"{WATCH}max = 1\ntasks = true\nper_hour = 0", "w.per_hour: it must be a whole number from 1 to 60"),
+        (f'{WATCH}max = 1\nfiles = ["!a", "!b"]', ":5:9: w.files: each of these patterns leaves files out"),
+        ('[p]\nkind = ["panel"]', ":2:8: p.kind: it must be one of pipeline"),
+        ("[p]\nkind = { panel = 1 }", ":2:8: p.kind: it must be one of pipeline"),
+        ('[p]\nkind = "panel"\nmembers = ["a", "A"]\ndecides = "c"', "p.members: a is there twice; set name"),
+        ('[p]\nkind = "panel"\nmembers = ["a\\n", "b"]\ndecides = "c"', "p.members: persona must be the name of"),
+        ('[""]\nkind = "panel"', '"": a group is named by letters'),
         ("[ship\nkind", ":1: it is not valid TOML"),
     ],
 )
@@ -135,3 +142,29 @@ def test_a_link_that_leads_out_of_the_project_and_what_is_no_text_are_not_read(t
     assert list(linked.parts()) == []
     (tmp_path / "other" / ".pattern" / "groups.toml").write_bytes(b"\xff\xfe[ship]")
     assert "cannot be read as text" in find_definitions(str(tmp_path / "other"), tmp_path / "own").problems[0]
+
+
+def test_a_circle_of_links_and_what_is_no_file_are_named_and_not_read(tmp_path: Path):
+    file = tmp_path / ".pattern" / "groups.toml"
+    file.parent.mkdir()
+    file.symlink_to(file)
+    assert "groups.toml" in find_groups(tmp_path).problems[0]
+    file.unlink()
+    file.mkdir()
+    assert "cannot be read as text" in find_groups(tmp_path).problems[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes among files")
+@pytest.mark.timeout(20)
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path):
+    file = tmp_path / ".pattern" / "groups.toml"
+    file.parent.mkdir()
+    os.mkfifo(file)
+    assert "cannot be read as text" in find_groups(tmp_path).problems[0]
+
+
+@pytest.mark.timeout(20)
+def test_of_thousands_of_mistakes_the_first_are_named_and_the_others_counted():
+    groups = groups_in("groups.toml", "".join(f'[g{number}]\nkind = "x"\n' for number in range(10_000)))
+    assert groups.problems[19].startswith("groups.toml:40:8: g19.kind")
+    assert groups.problems[20:] == ("groups.toml: 9,980 more groups left out.",)
