@@ -11,7 +11,20 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
-from pattern_acp.journal.events import JobEnded, JobMoved, JobQuoted, JobSettled, JobStarted, WatchSwitched
+from pattern_acp.domain.tool_calls import ToolCallStatus
+from pattern_acp.journal.events import (
+    ErrorReported,
+    Event,
+    JobEnded,
+    JobMoved,
+    JobQuoted,
+    JobSettled,
+    JobStarted,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnStarted,
+    WatchSwitched,
+)
 from pattern_acp.journal.jobs import RecordedJob
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.session.ports import SessionView
@@ -24,6 +37,12 @@ from pattern_acp.workspace.terminal import ExitStatus
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
     from pattern_acp.workspace.jobs import Jobs
+
+SHOWN_GOAL = 200
+"""Characters of a command that a notice repeats."""
+
+CUT_CODES = frozenset({"turn.interrupted", "session.taken-over"})
+"""Codes of turns that the end of a process or of a lease cut off."""
 
 NO_JOBS = "Nothing runs in the background of this session."
 
@@ -104,6 +123,35 @@ def unfinished_notices(recorded: Iterable[Recorded]) -> list[str]:
         f"Job {number} is {states[job_id]}: `/job resume {number}` continues it, `/job stop {number}` ends it."
         for job_id, number in numbers.items()
         if job_id in states
+    ]
+
+
+def cut_group_notices(events: Iterable[Event]) -> list[str]:
+    """A sentence about the run of a group that the end of a process cut off in the last turn of a conversation."""
+    name, ends, text, was_cut = "", dict[ToolCallId, bool](), "", False
+    names: dict[ToolCallId, str] = {}
+    for event in events:
+        match event:
+            case TurnStarted():
+                name, text, was_cut = "", event.message.text, False
+                names, ends = {}, {}
+            case ToolCallStarted() if (group := event.call.raw_input.get("group")) and isinstance(group, str):
+                name = group
+                names[event.call.call_id] = str(event.call.raw_input.get("name", ""))
+            case ToolCallFinished():
+                ends[event.call_id] = event.status is ToolCallStatus.COMPLETED
+            case ErrorReported():
+                was_cut = event.code in CUT_CODES
+            case _:
+                pass
+    if not name or not was_cut:
+        return []
+    finished = [one for call_id, one in names.items() if ends.get(call_id)]
+    lost = [one for call_id, one in names.items() if not ends.get(call_id)]
+    states = [f"{', '.join(each)} {word}" for each, word in ((finished, "finished"), (lost, "did not finish")) if each]
+    return [
+        f"The run of the group {name} was cut off and does not continue: {'; '.join(states)}. "
+        f"Its reports are in the journal; `{one_line(text, SHOWN_GOAL)}` runs all of it again."
     ]
 
 

@@ -55,7 +55,7 @@ from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import tool_form_of
 from pattern_acp.session.definition_pins import drift_of, pins_of, take_definitions, tell_drift, told_drift
 from pattern_acp.session.errors import DefinitionsDamagedError, UnknownSessionError
-from pattern_acp.session.jobs import known_jobs, lost_notices, restored_watches, unfinished_notices
+from pattern_acp.session.jobs import cut_group_notices, known_jobs, lost_notices, restored_watches, unfinished_notices
 from pattern_acp.session.opening import (
     Opening,
     Place,
@@ -246,6 +246,7 @@ async def _session_of(
             *instructions.notices,
             *lost_notices(jobs),
             *unfinished_notices(found.recorded),
+            *cut_group_notices(entry.event for entry in active_events(found.recorded) if entry.session_seq),
         ],
         is_read=is_read,
         reported=list(reported),
