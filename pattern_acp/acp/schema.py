@@ -358,14 +358,6 @@ class SelectOption(MetaWire, frozen=True, kw_only=True):
     description: str | None = None
 
 
-class SelectGroup(MetaWire, frozen=True, kw_only=True):
-    """Values of a select under one heading."""
-
-    group: str
-    name: str
-    options: tuple[SelectOption, ...]
-
-
 class SelectConfigOption(MetaWire, frozen=True, kw_only=True, tag_field="type", tag="select"):
     """A choice that the user can make. `category` is mode, model, model_config or thought_level."""
 

@@ -63,7 +63,7 @@ from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.budgets import USED_UP, cheaper_model
 from pattern_acp.session.changed_files import net_changes
 from pattern_acp.session.errors import OptionUnusableError
-from pattern_acp.session.job_questions import DECLINE, JOB_CALL, NARROW, JobQuestion, ask_about, label_of, turn_of
+from pattern_acp.session.job_questions import DECLINE, JOB_CALL, NARROW, JobQuestion, ask_about, label_of
 from pattern_acp.session.job_reach import reach_of, session_tokens
 from pattern_acp.session.state import Addition, RunningJob
 from pattern_acp.tasks.claims import ClaimKind, ClaimTarget, release_claims, take_claims
@@ -112,7 +112,7 @@ async def run_job(session: "Session", argument: str) -> str | TurnEnd | None:
 
         number, _, persona = rest.strip().partition(" ")
         if number.isdecimal():
-            return await review_job(session, await _row(session, int(number)), persona.strip(), turn_of(session))
+            return await review_job(session, await _row(session, int(number)), persona.strip(), session.turn_id)
     return await _offer(session, parse_terms(argument))
 
 
@@ -206,7 +206,7 @@ async def _offer(session: "Session", terms: JobTerms, row: JobRow | None = None)
 
 async def decline(session: "Session", job_id: str) -> None:
     """End a job that the user did not agree to."""
-    settled = JobSettled(turn_of(session), job_id, JobOutcome.DECLINED.value, "person")
+    settled = JobSettled(session.turn_id, job_id, JobOutcome.DECLINED.value, "person")
     await session.recorder.record(NewEvent(settled, Actor.HUMAN, Origin.PERSON))
 
 
@@ -221,7 +221,7 @@ async def quote(session: "Session", terms: JobTerms, job_id: str, number: int, r
     reach = await reach_of(session, terms)
     quotes = quotes_for(terms, reach, candidates, base_tokens=base)
     return JobQuoted(
-        turn_of(session),
+        session.turn_id,
         job_id,
         number,
         round_,
@@ -271,7 +271,7 @@ async def agree(session: "Session", quoted: JobQuoted, index: int) -> bool:
     """Set the hold aside and claim the paths, in the transaction of the event; False where the offer has ended."""
     now_ms, quote_ = session.constellation.clock.now_ms(), quoted.quotes[index]
     hold = hold_for(quoted.terms, quote_)
-    agreed = JobMoved(turn_of(session), quoted.job_id, JobStage.AGREED.value, "person", hold, index)
+    agreed = JobMoved(session.turn_id, quoted.job_id, JobStage.AGREED.value, "person", hold, index)
     events = [NewEvent(agreed, Actor.HUMAN, Origin.PERSON)]
     if not session.state.title:
         title = one_line(quoted.terms.goal, 80)
@@ -282,7 +282,7 @@ async def agree(session: "Session", quoted: JobQuoted, index: int) -> bool:
             *events, behind=lambda tx: take_claims(tx, session.session_id, claimed, now_ms=now_ms)
         )
     except JobMoveError:
-        settled = JobSettled(turn_of(session), quoted.job_id, JobOutcome.EXPIRED.value, "engine")
+        settled = JobSettled(session.turn_id, quoted.job_id, JobOutcome.EXPIRED.value, "engine")
         await session.recorder.record(NewEvent(settled, Actor.SYSTEM, Origin.AGENT))
         return False
     session.state.title = session.state.title or one_line(quoted.terms.goal, 80)
@@ -312,7 +312,7 @@ async def work_on(session: "Session", row: JobRow, quoted: JobQuoted, since: Und
 
     `since` is the use so far of a turn that is under way, whose model reads of the job with its next request.
     """
-    shared, state, turn_id = session.constellation, session.state, turn_of(session)
+    shared, state, turn_id = session.constellation, session.state, session.turn_id
     own = state.persona.name
     await _answer_as(session, row.persona)
     if since is None:
@@ -612,7 +612,7 @@ async def _settle_again(session: "Session", row: JobRow, quoted: JobQuoted) -> T
     # Late: only what calls tools needs them.
     from pattern_acp.session.turn_tools import own_tools
 
-    turn_id = turn_of(session)
+    turn_id = session.turn_id
     job = session.state.job = _idle(session, row, quoted)
     tools = own_tools(session, turn_id)
     return (
@@ -629,7 +629,7 @@ def _idle(session: "Session", row: JobRow, quoted: JobQuoted) -> RunningJob:
 
 async def _stop(session: "Session", row: JobRow) -> str:
     """End a job with what exists, without its checks."""
-    turn_id = turn_of(session)
+    turn_id = session.turn_id
     quoted = await session.constellation.database.read(lambda tx: store.quoted_of(tx, row))
     if row.state is JobStage.QUOTED:
         settled = JobSettled(turn_id, row.id, JobOutcome.DECLINED.value, "person")

@@ -26,7 +26,7 @@ from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallV
 from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.journal.events import JobStarted, ToolCallFinished, ToolCallStarted, WatchSwitched
 from pattern_acp.journal.reader import read_stream
-from pattern_acp.session.groups import groups_of, limit_turn, look_at_groups, task_of, turn_of, usable_group
+from pattern_acp.session.groups import groups_of, limit_turn, look_at_groups, task_of, usable_group
 from pattern_acp.session.subagents.background import background_of
 from pattern_acp.session.subagents.delegation import lands_whole
 from pattern_acp.session.task_commands import tasks_of_user
@@ -96,7 +96,7 @@ async def switch_watch(session: "Session", argument: str) -> str:
 
 
 async def _switch_on(session: "Session", group: GroupDefinition) -> None:
-    turn_id, call_id = turn_of(session), ToolCallId(session.constellation.ids.new("call"))
+    turn_id, call_id = session.turn_id, ToolCallId(session.constellation.ids.new("call"))
     # All of its wakes run for this call, and clients know by it that they outlive the turn.
     about = {"kind": group.members[0].kind, "name": group.name, "group": group.name, "background": True}
     view = ToolCallView(call_id, DELEGATE, f"Watch: {group.name}", ToolKind.THINK, {**about})
@@ -115,7 +115,7 @@ async def _switch_on(session: "Session", group: GroupDefinition) -> None:
 
 
 async def _switch_off(session: "Session", known: WatchSwitched, actor: Actor, origin: Origin) -> None:
-    await session.recorder.record(NewEvent(replace(known, turn_id=turn_of(session), on=False), actor, origin))
+    await session.recorder.record(NewEvent(replace(known, turn_id=session.turn_id, on=False), actor, origin))
     session.state.watches.pop(known.name, None)
 
 

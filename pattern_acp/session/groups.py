@@ -107,7 +107,7 @@ async def usable_group(session: "Session", name: str) -> GroupDefinition:
     """
     await look_at_groups(session)
     named_group(session, name)
-    await ensure_trust(session, turn_of(session), used=True)
+    await ensure_trust(session, session.turn_id, used=True)
     group = named_group(session, name)
     if not session.trust.granted:
         sentence = f"{name} is a group of this project, and the folder is not trusted. {HOW_TO_TRUST}"
@@ -134,11 +134,6 @@ def unknown_persona(session: "Session", group: GroupDefinition) -> str:
     if not missing:
         return ""
     return f"{group.name} needs the persona {missing}, which is not there; there are {', '.join(sorted(known))}."
-
-
-def turn_of(session: "Session") -> TurnId:
-    """The turn that the command was typed in."""
-    return session.memory.turn_id or TurnId("")
 
 
 async def persona_of(session: "Session", member: GroupMember) -> Persona | None:
@@ -189,7 +184,7 @@ async def run_goal(session: "Session", group: GroupDefinition, goal: str) -> str
     Raises:
         GroupStoppedError: it ended before its answer.
     """
-    turn_id, state = turn_of(session), session.state
+    turn_id, state = session.turn_id, session.state
     parts = own_tools(session, turn_id).parts
     if parts is None:
         raise NotAvailableError("Nothing can be delegated here, so no group can run.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
@@ -53,7 +53,7 @@ async def ask_about(session: "Session", question: JobQuestion) -> int | JobTerms
     """
     quoted, refused = question.quoted, question.refusals[-1]
     options = (*question.labels, *((question.narrow,) if question.narrow else ()), *question.refusals)
-    turn_id, problem = turn_of(session), question.why
+    turn_id, problem = session.turn_id, question.why
     for _ in range(MOST_ROUNDS):
         call_id = ToolCallId(session.constellation.ids.new("call"))
         shown = TextContent("\n\n".join(part for part in (problem, quote_text(quoted)) if part))
@@ -134,8 +134,3 @@ def label_of(terms: JobTerms, each: JobQuote) -> str:
     """The words that agree to a quote, as a form shows them, whose answer is compared with them."""
     most = hold_text(hold_for(terms, each))
     return one_line(f"{each.persona} with {each.model}: about {price_text(each)}, at most {most}")
-
-
-def turn_of(session: "Session") -> TurnId:
-    """The turn that runs; empty between turns."""
-    return session.memory.turn_id or TurnId("")
