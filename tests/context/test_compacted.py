@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context.compaction import (
+    OWN_WORDS_TOKENS,
     CompactionPlan,
     Untouchable,
     choose,
@@ -16,6 +17,7 @@ from pattern_acp.context.compaction import (
     left_out,
     long_results,
     open_steps,
+    own_words,
     short_result,
     summary_text,
     units_of,
@@ -165,3 +167,13 @@ def test_open_steps_are_those_that_are_not_done():
     plan = Plan((PlanEntry("Sow", status=PlanStatus.COMPLETED), PlanEntry("Reap", status=PlanStatus.IN_PROGRESS)))
     assert open_steps(plan).endswith("- Reap (in progress)")
     assert open_steps(None) == open_steps(Plan(())) == ""
+
+
+def test_the_newest_of_the_users_prompts_stay_word_for_word_up_to_2_000_tokens_in_their_order():
+    prompts = [f"{number}: {'x' * 1_500}" for number in range(9)]
+    kept = own_words(prompts, OWN_WORDS_TOKENS).split("\n- ")[1:]
+    assert kept == prompts[-5:]
+    (cut,) = own_words(["Begin. " + "x" * 20_000 + " End."], OWN_WORDS_TOKENS).split("\n- ")[1:]
+    assert cut.startswith("Begin.")
+    assert cut.endswith("End.")
+    assert len(cut) <= 4 * OWN_WORDS_TOKENS + 100
