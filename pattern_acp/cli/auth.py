@@ -28,7 +28,7 @@ from pattern_acp.credentials.model import Credential, KeySource, SignInRefusedEr
 from pattern_acp.credentials.oauth import OFFLINE, DeviceCode
 from pattern_acp.credentials.signing_in import sign_in_with_browser, sign_in_with_device
 from pattern_acp.domain.canonical import Json
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.clock import SystemClock, local_minute
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.endpoints import sent_openly
 from pattern_acp.web.searching import VENDORS, key_owner
@@ -168,7 +168,7 @@ async def _login(arguments: Auth, provider: ProviderSettings, keys: KeysOfPerson
     write_line(f"Signed in at {provider.name}; it is stored in {where}.")
     if credential.kind == "oauth" and not credential.refresh_token and credential.expires_at_ms is not None:
         write_line(
-            f"It ends at {_expiry(credential.expires_at_ms)} and cannot be renewed, as the server gave no refresh "
+            f"It ends at {local_minute(credential.expires_at_ms)} and cannot be renewed, as the server gave no refresh "
             f"token; many give one for the scope {OFFLINE}."
         )
     if warning := sent_openly(provider):
@@ -279,7 +279,8 @@ def _status(arguments: Auth, known: Mapping[str, ProviderSettings], keys: KeysOf
 
 def _as_row(name: str, used: bool, source: KeySource) -> tuple[str, ...]:  # noqa: FBT001 - a column
     ending = f"…{source.last_four}" if source.last_four else "…"
-    return (name, "yes" if used else "no", source.tier.value, source.where, ending, _expiry(source.expires_at_ms))
+    expires = local_minute(source.expires_at_ms) if source.expires_at_ms is not None else ""
+    return (name, "yes" if used else "no", source.tier.value, source.where, ending, expires)
 
 
 def _as_json(name: str, used: bool, source: KeySource) -> dict[str, Json]:  # noqa: FBT001 - a column

@@ -16,6 +16,7 @@ from pattern_acp.commands.document import Paragraph, ShownFacts, Table, columns
 from pattern_acp.config.providers import show_url
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.mcp_servers.logins import LOGIN_PREFIX, can_login, login_key
 
 
@@ -95,15 +96,18 @@ def _status(servers: dict[str, McpServerSettings], logins: StoredLogins, process
     entries = {key: entry for key, entry in logins.store.entries().items() if key.startswith(LOGIN_PREFIX)}
     named = {login_key(server.url): name for name, server in servers.items()}
     rows: list[dict[str, Json]] = []
+    expiries: list[str] = []
     for key in (*named, *(key for key in entries if key not in named)):
         entry = entries.get(key)
+        ends_ms = (entry.expires_at_ms or 0) if entry is not None else 0
+        expiries.append(local_minute(ends_ms) if ends_ms else "")
         rows.append(
             {
                 "server": named.get(key, ""),
                 "url": key.removeprefix(LOGIN_PREFIX).partition("#")[0],
                 "login": entry is not None,
                 "keptIn": entry.place if entry is not None else None,
-                "expiresAt": _expiry(entry.expires_at_ms) if entry is not None and entry.expires_at_ms else None,
+                "expiresAt": _expiry(ends_ms) if ends_ms else None,
             }
         )
     cells = tuple(
@@ -112,9 +116,9 @@ def _status(servers: dict[str, McpServerSettings], logins: StoredLogins, process
             str(row["url"]),
             "yes" if row["login"] else "no",
             str(row["keptIn"] or ""),
-            str(row["expiresAt"] or ""),
+            ends,
         )
-        for row in rows
+        for row, ends in zip(rows, expiries, strict=True)
     )
     nothing = Paragraph("config.toml has no MCP server over HTTP, and there is no login at any.")
     shown = Table(columns("Server", "Address", "Login", "From", "Expires"), cells) if rows else nothing

@@ -85,4 +85,5 @@ def _checked(line: str) -> date | None:
 
 
 def _day(at_ms: int) -> date:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).date()
+    """The day in the time zone of this machine, as users read it."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().date()

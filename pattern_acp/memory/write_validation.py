@@ -7,7 +7,6 @@ hides nothing: it tells the writer what is there, and the writer decides.
 import json
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.clock import day_of
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.embeddings import cosine, hashed_vector
 from pattern_acp.memory.errors import DuplicateFoundError, LimitExceededError, SecretFoundError, SystemTextError
@@ -145,9 +145,8 @@ def _same(tx: Transaction, passage: str, where: Passages) -> tuple[str, str] | N
 
 
 def _since(one: Seldom) -> str:
-    day = datetime.fromtimestamp(one.at_ms / 1000, UTC).date().isoformat()
     times = {0: "never recalled", 1: "recalled once"}.get(one.times, f"recalled {one.times:,} times")
-    return f"{day}, {times}"
+    return f"{day_of(one.at_ms)}, {times}"
 
 
 def _cut(text: str, size: int = _SHOWN) -> str:

@@ -1,6 +1,8 @@
 """`pattern-acp mcp login` in a terminal, and the session of another process that uses what it gave."""
 
 import json
+import sys
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -38,10 +40,13 @@ async def test_a_login_in_a_terminal_serves_the_sessions_of_other_processes_unti
             assert server.mcp.calls == 1
         assert server.granted == ["authorization_code", "refresh_token"]
         (token,), (renewal,) = server.access, server.refresh
-        shown = run_command_line(home, "mcp", "status")
+        shown = run_command_line(home, "mcp", "status", TZ="JST-9")
         assert (shown.returncode, "far" in shown.stdout, f"{server.url}/mcp" in shown.stdout) == (0, True, True)
         (row,) = json.loads(run_command_line(home, "mcp", "--json").stdout)
         assert (row["server"], row["login"], row["keptIn"]) == ("far", True, "file")
+        ends = datetime.fromisoformat(row["expiresAt"]).astimezone(timezone(timedelta(hours=9)))
+        # TZ does not name zones on Windows.
+        assert sys.platform == "win32" or f"{ends:%Y-%m-%d %H:%M}" in shown.stdout
         everything = b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
         stored = next(home.rglob("credentials.json")).read_bytes()
         for secret in (token, renewal):
