@@ -57,7 +57,7 @@ class ReadFileTool:
 
     spec = ToolSpec(
         "read_file",
-        "Read a file with line numbers, up to 25,000 tokens; images; PDFs.",
+        "Read a file with line numbers, up to 25,000 tokens or 1/4 window; images; PDFs.",
         input_schema(ReadFileArguments),
     )
     kind = ToolKind.READ

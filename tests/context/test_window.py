@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pattern_acp.config.settings import CompactionSettings
+from pattern_acp.config.settings import CompactionSettings, TurnSettings
 from pattern_acp.context.breaks import BreakDetector, changes
 from pattern_acp.context.window import (
     IMAGE_TOKENS,
@@ -34,6 +34,7 @@ from pattern_acp.domain.messages import (
 )
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolSpec
+from pattern_acp.tools.read_file import ReadFileTool
 
 REQUEST = ProviderRequest(
     "m",
@@ -93,6 +94,13 @@ def test_small_windows_keep_room_for_an_answer_and_cut_texts_sooner():
     assert output_limit(small, 8_192) == 1_024
     assert text_limit(small, 60_000) == 4_096
     assert text_limit(ModelInfo("lab", "m"), 60_000) == 60_000
+
+
+def test_a_file_is_read_up_to_the_tokens_that_the_tool_tells_of():
+    assert "up to 25,000 tokens or 1/4 window" in ReadFileTool().spec.description
+    wanted = TurnSettings().tool_result_chars * 5 // 2
+    for window, tokens in ((1_000_000, 25_000), (200_000, 25_000), (32_000, 8_000)):
+        assert text_limit(ModelInfo("lab", "m", context_window=window), wanted) == 4 * tokens
 
 
 def test_a_small_window_keeps_the_tools_that_matter_most():
