@@ -264,7 +264,7 @@ def read_text(path: Path, reading: DefinitionFiles) -> str | None:
     """The text of a file; None, with a sentence, when it cannot be used."""
     try:
         facts = path.stat()
-        # A named pipe would wait for whoever writes into it.
+        # Reading a named pipe waits until something is written into it.
         content = path.read_bytes() if stat.S_ISREG(facts.st_mode) and facts.st_size <= FILE_BYTES else None
         content = bytes(FILE_BYTES + 1) if facts.st_size > FILE_BYTES else content
     except OSError:
