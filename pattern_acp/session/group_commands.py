@@ -35,7 +35,8 @@ async def run_group(session: "Session", argument: str) -> str:
     Raises:
         PatternError: a sentence about what is wrong.
     """
-    name, _, rest = argument.strip().partition(" ")
+    # A goal of several lines may begin below the name.
+    name, rest = (*argument.split(None, 1), "", "")[:2]
     if not name:
         return await _listed(session)
     if name == "watch":

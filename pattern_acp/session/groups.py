@@ -192,6 +192,8 @@ async def run_goal(session: "Session", group: GroupDefinition, goal: str) -> str
         state.title = one_line(goal, 80)
         await session.recorder.record(NewEvent(SessionTitled(state.title), Actor.SYSTEM, Origin.PERSON))
     limit_turn(session, turn_id, group)
+    # A prompt is a point to go back to, a command is none.
+    await session.checkpoints.take("tool", f"before group {group.name}")
     run = GroupRun(session, group, goal, parts)
     try:
         answer = await (run.pipeline() if group.kind == "pipeline" else run.panel())
