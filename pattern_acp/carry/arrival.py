@@ -39,7 +39,7 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.table_rows import columns_of, put_rows
-from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
+from pattern_acp.domain.canonical import JsonObject, sha256_hex
 from pattern_acp.domain.errors import BlockError, DatabaseError, JournalError, PatternError, TaskError
 from pattern_acp.domain.ids import BlockId, SessionId
 from pattern_acp.domain.origin import Actor, Origin
@@ -48,7 +48,8 @@ from pattern_acp.journal.codec import EncodedEvent, decode, item_of
 from pattern_acp.journal.events import ArchiveImported, BlockDeleted, Event, EventsRedacted
 from pattern_acp.journal.history import read_history as read_session
 from pattern_acp.journal.leases import refuse_if_held, this_process
-from pattern_acp.journal.reader import redaction_digest, verify_stream
+from pattern_acp.journal.reader import origins_digest, redaction_digest, verify_stream
+from pattern_acp.journal.redact import newest_event
 from pattern_acp.journal.sessions import cwd_key
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append, append_copy, append_stored
 from pattern_acp.memory.archive import find_same, index_copied
@@ -337,7 +338,8 @@ class Arrival:
         self._peer = int(sha256_hex(f"{self._here.store} {report.root} {now_ms}".encode())[:15], 16) or 1
         self._now_ms = now_ms
         self._report = report
-        self._origins: list[tuple[int, str, str, int]] = []
+        self._before = newest_event(tx)
+        self._stores: dict[str, None] = {}
         self._blocks: dict[str, str] = {}
         self._facts: set[str] = set()
         self._masked: list[tuple[int, str]] = []
@@ -355,24 +357,16 @@ class Arrival:
             with refusing("The source of a definition"):
                 self._sources(archive, seq)
         self._redact()
-        sessions = [self._here.archive.read(one.cid, SessionRecord).row for one in wanted if one.kind == "session"]
-        self._check([_word(row, "id") for row in sessions])
+        read = archive.read
+        self._check([_word(read(one.cid, SessionRecord).row, "id") for one in wanted if one.kind == "session"])
 
     def _finish(self) -> int:
         """Record the import and where each of its events came from; the number of its event."""
         report = self._report
-        stores = tuple(dict.fromkeys(store for _, _, store, _ in self._origins))
-        report.events = len(self._origins)
-        digest = sha256_hex(canonical_json([list(one) for one in sorted(self._origins)]))
-        event = ArchiveImported(report.root, stores, report.blocks, report.facts, report.sessions, digest)
+        digest = origins_digest(self._tx.each(QUERIES["origins_after"], {"before": self._before}))
+        event = ArchiveImported(report.root, tuple(self._stores), report.blocks, report.facts, report.sessions, digest)
         seq = self._append(event)
-        put_rows(
-            self._tx,
-            "origins",
-            ("seq", "hash", "store", "store_seq", "last_seq"),
-            [(*one, seq) for one in self._origins],
-            replace=False,
-        )
+        self._tx.execute(QUERIES["settle_origins"], {"before": self._before, "last_seq": seq})
         return seq
 
     def _append(self, event: Event) -> int:
@@ -396,7 +390,11 @@ class Arrival:
         return appended.seq
 
     def _came(self, seq: int, event: EventRecord) -> None:
-        self._origins.append((seq, event.hash, event.store, event.seq))
+        # In the table at once: a large archive has millions of them.
+        row: dict[str, SqlValue] = {"seq": seq, "hash": event.hash, "store": event.store, "store_seq": event.seq}
+        self._tx.execute(QUERIES["note_origin"], row)
+        self._stores[event.store] = None
+        self._report.events += 1
 
     def _block(self, proposal: Proposal) -> None:
         record = self._here.archive.read(proposal.cid, BlockRecord)
@@ -662,9 +660,6 @@ class Arrival:
         """The number that an event has here; None when it is not here."""
         if not hashed:
             return None
-        copied = next((seq for seq, one, _, _ in self._origins if one == hashed), None)
-        if copied is not None:
-            return copied
         row = self._tx.one(QUERIES["event_of_hash"], {"hash": hashed})
         if row is None:
             raise ArchiveDamagedError("The session that it was forked from is not here; accept that one too.")

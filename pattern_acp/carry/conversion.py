@@ -172,7 +172,7 @@ async def as_archive(
     """
     with tempfile.TemporaryDirectory(prefix="pattern-acp-import-") as name:
         path = Path(name) / "constellation.db"
-        async with open_database(path, clock=clock) as database:
+        async with open_database(path, clock=clock, is_lean=True) as database:
             await database.write(lambda tx: _Converter(tx, found, persona, project, folder).run())
             with (Path(name) / "archive.car").open("w+b") as file:
                 report = await database.read(lambda tx: export(tx, file, Choice(), SecretMask(), str))

@@ -23,10 +23,11 @@ from pattern_acp.domain.text_limits import one_line
 Place: TypeAlias = Literal["persona", "project"]
 """The owner: a persona in all projects, or the project that it is imported into."""
 
-MOST_BYTES = 1_000_000_000
-"""The largest file that is read as a whole; a list of conversations is read one by one, however long it is."""
+MOST_BYTES = 20_000_000
+"""The largest file that is read as a whole, which takes seven times as much memory; a list of conversations is read one
+by one, however long it is."""
 
-MOST_CHARACTERS = 64_000_000
+MOST_CHARACTERS = 16_000_000
 """The largest conversation of a list."""
 
 _CHUNK = 1 << 20
@@ -113,9 +114,7 @@ def read_foreign(path: Path) -> Foreign:
     """
     if path.suffix.lower() not in _MARKDOWN and _begins_list(path):
         return _listed(path)
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise ForeignFileError(f"{path.name} has {size:,} bytes, and at most {MOST_BYTES:,} can be imported; split it.")
+    _require_small(path)
     content = path.read_bytes()
     if path.suffix.lower() in _MARKDOWN:
         return _memory_file(path, without_memory(_text(path, content)))
@@ -128,6 +127,15 @@ def read_foreign(path: Path) -> Foreign:
         return _letta(path, fields)
     inside = fields.get("conversations", found)
     return _conversations(path, cast("list[object]", inside) if isinstance(inside, list) else [inside])
+
+
+def _require_small(path: Path) -> None:
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise ForeignFileError(
+            f"{path.name} has {size:,} bytes, and a file that is no list of conversations may have {MOST_BYTES:,}; "
+            "split it."
+        )
 
 
 def _fields(value: object) -> Mapping[str, object]:
@@ -403,6 +411,7 @@ def _listed(path: Path) -> Foreign:
     program, number = "Conversations", 0
     for number, item in enumerate(_items(path), 1):
         if number == 1 and "role" in _fields(item):
+            _require_small(path)
             return _conversations(path, list(_items(path)))
         program = _conversation(path, item, str(number - 1))[0] or program
     return Foreign(program, sessions=_ListedSessions(path)) if number else Foreign(program)

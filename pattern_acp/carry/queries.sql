@@ -101,8 +101,19 @@ SELECT 1 FROM archival_entries WHERE id = :id;
 
 -- name: event_of_hash
 -- The event of a session that is hashed to something.
-SELECT seq FROM events WHERE hash = :hash;
+SELECT seq FROM origins WHERE hash = :hash UNION ALL SELECT seq FROM events WHERE hash = :hash LIMIT 1;
 
+-- name: note_origin
+-- Where an event came from, as its own change until the event of the import is there.
+INSERT INTO origins (seq, hash, store, store_seq, last_seq) VALUES (:seq, :hash, :store, :store_seq, :seq);
+
+-- name: origins_after
+-- Where the events behind one came from.
+SELECT seq, hash, store, store_seq FROM origins WHERE seq > :before ORDER BY seq;
+
+-- name: settle_origins
+-- Their rows, as the change of an import.
+UPDATE origins SET last_seq = :last_seq WHERE seq > :before;
 
 -- name: set_redacted
 -- An event without the words that were taken out of it elsewhere.

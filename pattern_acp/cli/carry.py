@@ -65,7 +65,7 @@ async def open_carry(call: TypedCommand, process: Process) -> AsyncGenerator[Car
     Raises:
         PatternError: it cannot be used.
     """
-    async with open_for_command(process) as database:
+    async with open_for_command(process, is_lean=True) as database:
         yield CarryDesk(database, process, call.json)
 
 

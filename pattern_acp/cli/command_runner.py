@@ -151,8 +151,8 @@ def refuse_if_lost(path: Path) -> None:
 
 
 @asynccontextmanager
-async def open_for_command(process: Process) -> AsyncGenerator[Database, None]:
-    """Open the constellation for a command that may write; it is made when there is none.
+async def open_for_command(process: Process, *, is_lean: bool = False) -> AsyncGenerator[Database, None]:
+    """Open the constellation for a command that may write; it is made when there is none. See `open_database`.
 
     Raises:
         DatabaseError: it cannot be used.
@@ -160,7 +160,7 @@ async def open_for_command(process: Process) -> AsyncGenerator[Database, None]:
     path = constellation_path(process)
     if lost := lost_constellation(path, begun=False):
         write_error(f"pattern-acp: {lost}")
-    async with open_database(path, clock=SystemClock()) as database:
+    async with open_database(path, clock=SystemClock(), is_lean=is_lean) as database:
         before = await database.read(newest_event)
         try:
             yield database

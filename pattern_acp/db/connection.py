@@ -333,10 +333,12 @@ async def open_database(
     read_only: bool = False,
     busy_seconds: float = BUSY_BUDGET_SECONDS,
     migrations: Sequence[Migration] | None = None,
+    is_lean: bool = False,
 ) -> AsyncGenerator[Database, None]:
     """Open the constellation at `path`, creating or migrating it unless `read_only`, and close it at the end.
 
     `busy_seconds` is the longest wait for another process's lock; `migrations` replaces the shipped ones, for tests.
+    `is_lean` is for what goes through all of a file once: none of it is mapped, so that its size costs no memory.
 
     Raises:
         DatabaseError: a subclass that says what is wrong and what to do.
@@ -356,8 +358,8 @@ async def open_database(
         return _facts(driver, version)
 
     writer, reader = worker_connections(
-        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds),
-        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, query_only=True),
+        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, is_lean=is_lean),
+        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, query_only=True, is_lean=is_lean),
     )
     database: Database | None = None
     try:
@@ -405,13 +407,13 @@ class FileReader:
 
 
 @contextmanager
-def reading_file(path: Path) -> Generator[FileReader]:
-    """Read the constellation at `path` on this thread, for as long as the context lasts.
+def reading_file(path: Path, *, is_lean: bool = False) -> Generator[FileReader]:
+    """Read the constellation at `path` on this thread, for as long as the context lasts; see `open_database`.
 
     Raises:
         DatabaseError: the file cannot be read.
     """
-    driver = ApswConnection(path, read_only=True, busy_seconds=BUSY_BUDGET_SECONDS)
+    driver = ApswConnection(path, read_only=True, busy_seconds=BUSY_BUDGET_SECONDS, is_lean=is_lean)
     try:
         driver.open()
         yield FileReader(driver)

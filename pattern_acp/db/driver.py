@@ -306,8 +306,18 @@ class ApswConnection:
     `open`, `write`, `read` and `close` are all that is used; aiosqlite itself only ever calls `close`.
     """
 
-    def __init__(self, path: Path, *, read_only: bool, busy_seconds: float, query_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool,
+        busy_seconds: float,
+        query_only: bool = False,
+        is_lean: bool = False,
+    ) -> None:
+        """`is_lean` takes little memory, at the price of slower searches."""
         self.path = path
+        self._is_lean = is_lean
         self.read_only = read_only
         self.query_only = query_only or read_only
         self.vector_version: str | None = None
@@ -358,7 +368,9 @@ class ApswConnection:
         raw.set_busy_timeout(_BUSY_TIMEOUT_MS)
         for name, value in _PRAGMAS:
             _wait_while_busy(partial(raw.pragma, name, value), self._busy_seconds)
-        raw.pragma("cache_size", _READER_CACHE if self.query_only else _WRITER_CACHE)
+        raw.pragma("cache_size", _READER_CACHE if self.query_only and not self._is_lean else _WRITER_CACHE)
+        if self._is_lean:
+            raw.pragma("mmap_size", 0)
         raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         self.vector_version = _load_vectors(raw)
         # The first statement that reads the header: a file that is no database fails here, not in a store. The first to

@@ -157,6 +157,9 @@ FOLDER = "segments"
 SEGMENT_BYTES = 10_000_000
 """Size from which on a new segment is begun."""
 
+_PIECE_BYTES = 1_000_000
+"""Lines that are written at once, and so are in memory."""
+
 _TAIL_BYTES = 600_000
 """The end of a segment that is read to find its last event: lines have 256 kB at most."""
 
@@ -298,7 +301,14 @@ class SegmentWriter:
         """
         if self._descriptor is None or self._size >= self._segment_bytes:
             self._begin(first_seq)
-        self._append(b"".join(lines))
+        piece, size = list[bytes](), 0
+        for line in lines:
+            piece.append(line)
+            size += len(line)
+            if size >= _PIECE_BYTES:
+                self._append(b"".join(piece))
+                piece, size = [], 0
+        self._append(b"".join(piece))
 
     @property
     def place(self) -> SegmentPosition:

@@ -48,8 +48,8 @@ def tables_of_state(tx: Transaction) -> tuple[str, ...]:
 
 def rows_between(
     tx: Transaction, table: str, columns: Sequence[str], after: int, upto: int, *, by: str = _LAST_SEQ
-) -> list[Row]:
-    """The rows of a table that an event after `after`, up to `upto`, changed last, in the order of those events.
+) -> Iterator[Row]:
+    """Yield the rows of a table that an event after `after`, up to `upto`, changed last, in the order of those events.
 
     `by` is the column that holds the event's number.
 
@@ -58,7 +58,7 @@ def rows_between(
     """
     number = _names([by])
     sql = f"SELECT {_names(columns)} FROM {_names([table])} WHERE {number} > ? AND {number} <= ? ORDER BY {number}"
-    return tx.all(_sql(sql), (after, upto))
+    yield from tx.each(_sql(sql), (after, upto))
 
 
 def rows_with(tx: Transaction, table: str, columns: Sequence[str], column: str, value: str) -> list[Row]:

@@ -4,7 +4,8 @@ Owns: rows to events, and what a sound chain is. Must not know: what a replay sh
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import LiteralString, cast
 
 import msgspec
@@ -230,6 +231,15 @@ def redaction_digest(redacted: Sequence[tuple[int, str]]) -> str:
     return sha256_hex(canonical_json([[seq, payload_hash] for seq, payload_hash in redacted]))
 
 
+def origins_digest(rows: Iterable[Row]) -> str:
+    """The SHA-256 that an import gives for where its events came from: number, hash, store and number there, each."""
+    digest = sha256(b"[")
+    for number, row in enumerate(rows):
+        digest.update((b"," if number else b"") + canonical_json(list(row)))
+    digest.update(b"]")
+    return digest.hexdigest()
+
+
 def _is_audited(tx: Transaction, audit_seq: int) -> bool:
     row = tx.one(QUERIES["read_event"], {"seq": audit_seq})
     if row is None:
@@ -361,8 +371,8 @@ def wrong_origins(tx: Transaction) -> tuple[str, ...]:
     """
     wrong: list[str] = []
     for entry in read_everywhere(tx, ArchiveImported):
-        rows = [list(row) for row in tx.all(QUERIES["origins_of"], {"last_seq": entry.seq})]
-        if isinstance(entry.event, ArchiveImported) and sha256_hex(canonical_json(rows)) != entry.event.origins_hash:
+        digest = origins_digest(tx.each(QUERIES["origins_of"], {"last_seq": entry.seq}))
+        if isinstance(entry.event, ArchiveImported) and digest != entry.event.origins_hash:
             wrong.append(f"the import of event {entry.seq} says another origin of its events")
     return tuple(wrong)
 

@@ -12,7 +12,7 @@ small, and are written as a whole whenever one of them changed.
 
 import logging
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -84,7 +84,6 @@ class StateTables(Struct, frozen=True):
 
 
 class _Page(Struct, frozen=True):
-    rows: dict[str, list[Row]]
     blobs: list[Row]
     events: list[Row]
     upto: int
@@ -126,7 +125,7 @@ class SegmentExporter:
         with only_writer(self._path) as locked:
             if not locked:
                 return None
-            with reading_file(self._path) as file:
+            with reading_file(self._path, is_lean=True) as file:
                 if file.read(_schema) != load_migrations()[-1].version:
                     return None
                 return self._export(file, between)
@@ -139,7 +138,9 @@ class SegmentExporter:
         count = 0
         writer = SegmentWriter(*current, segment_bytes=self._segment_bytes)
         try:
-            while (page := file.read(partial(self._page, columns=columns, after=watermark))).events:
+            while (
+                page := file.read(partial(self._write_page, columns=columns, after=watermark, born=born, writer=writer))
+            ).events:
                 if page.forgets > born:
                     writer.close()
                     began = "forgotten" if file.read(_newest_words_forgotten) > born else "swept"
@@ -147,7 +148,6 @@ class SegmentExporter:
                     watermark, born, count = 0, _number(current[1], "upto"), 0
                     writer = SegmentWriter(*current, segment_bytes=self._segment_bytes)
                     continue
-                writer.write(integer(page.events[0][0]), _lines(page, writer))
                 tail = Tail(page.upto, cast("tuple[Json, ...]", page.events[-1]))
                 watermark, count = page.upto, count + len(page.events)
                 between()
@@ -207,6 +207,27 @@ class SegmentExporter:
     def _columns(self, tx: Transaction) -> dict[str, tuple[str, ...]]:
         return {table: columns_of(tx, table) for table in (EVENTS, BLOBS, *self._tables.by_row, *self._tables.whole)}
 
+    def _write_page(
+        self, tx: Transaction, *, columns: dict[str, tuple[str, ...]], after: int, born: int, writer: SegmentWriter
+    ) -> _Page:
+        """Write the next page unless it takes something out of rows that were written before."""
+        page = self._page(tx, columns=columns, after=after)
+        if page.events and page.forgets <= born:
+            writer.write(integer(page.events[0][0]), self._lines(tx, columns, after, page, writer))
+        return page
+
+    def _lines(
+        self, tx: Transaction, columns: dict[str, tuple[str, ...]], after: int, page: _Page, writer: SegmentWriter
+    ) -> Iterator[bytes]:
+        for table in self._tables.by_row:
+            # One at a time: an import is one event, and changed a row for each of those that it brought.
+            for row in rows_between(tx, table, columns[table], after, page.upto):
+                yield _row_line(table, row, writer)
+        for row in page.blobs:
+            yield _row_line(BLOBS, row, writer)
+        for row in page.events:
+            yield encode_rows(lambda values: {"e": values[0]}, [row], writer.keep)
+
     def _page(self, tx: Transaction, *, columns: dict[str, tuple[str, ...]], after: int) -> _Page:
         blobs: list[Row] = []
         upto, size, forgets = after, 0, 0
@@ -219,8 +240,7 @@ class SegmentExporter:
                 size += len(row[3]) if isinstance(row[3], bytes) else 0
             if size > PAGE_BYTES:
                 break
-        rows = {table: rows_between(tx, table, columns[table], after, upto) for table in self._tables.by_row}
-        return _Page(rows, blobs, _events(tx, columns[EVENTS], after, upto), upto, forgets)
+        return _Page(blobs, _events(tx, columns[EVENTS], after, upto), upto, forgets)
 
     def _write_whole(
         self, file: FileReader, columns: dict[str, tuple[str, ...]], writer: SegmentWriter, watermark: int
@@ -243,16 +263,11 @@ class SegmentExporter:
 
 
 def _events(tx: Transaction, columns: Sequence[str], after: int, upto: int) -> list[Row]:
-    return rows_between(tx, EVENTS, columns, after, upto, by="seq")
+    return list(rows_between(tx, EVENTS, columns, after, upto, by="seq"))
 
 
-def _lines(page: _Page, writer: SegmentWriter) -> list[bytes]:
-    lines: list[bytes] = []
-    for table, rows in (*page.rows.items(), (BLOBS, page.blobs)):
-        lines += [
-            encode_rows(lambda values, table=table: {"t": table, "r": values[0]}, [row], writer.keep) for row in rows
-        ]
-    return lines + [encode_rows(lambda values: {"e": values[0]}, [row], writer.keep) for row in page.events]
+def _row_line(table: str, row: Row, writer: SegmentWriter) -> bytes:
+    return encode_rows(lambda values: {"t": table, "r": values[0]}, [row], writer.keep)
 
 
 def _whole_lines(table: str, rows: list[Row], writer: SegmentWriter) -> list[bytes]:

@@ -118,7 +118,7 @@ class _Following(Arrival):
             record = self._archive.read(cid, SessionRecord)
             with refusing(str(record.row.get("title"))):
                 self._follow_session(record)
-        if self._is_changed or self._origins:
+        if self._is_changed or self._report.events:
             seq = self._finish()
             if self._sessions:
                 self._sources(self._archive, seq)
@@ -141,11 +141,11 @@ class _Following(Arrival):
         if there is None:
             self._begin(BlockKey(scope, owner, str(row["label"])), BlockId(block_id), record, events)
             return
-        before = len(self._origins)
+        before = self._report.events
         new = [one for one in events if not self._here.is_known(one.event)]
         for one in _with_updates(new):
             self._follow(block_id, one)
-        if len(self._origins) > before:
+        if self._report.events > before:
             self._touched(block_id)
             self._report.blocks += 1
 
@@ -302,11 +302,11 @@ class _Following(Arrival):
         if self._sharing.leaves_out(scope.value, owner):
             return
         if self._tx.one(OF_CARRY["is_entry"], {"id": str(row["id"])}):
-            before = len(self._origins)
+            before = self._report.events
             for one in record.events:
                 if one.kind in {"entry_verified", "entry_status_changed"} and not self._here.is_known(one):
                     self._follow_state(BlockKey(scope, owner, ""), one)
-            self._report.facts += len(self._origins) > before
+            self._report.facts += self._report.events > before
             return
         proposal = self._here.of_entry(cid)
         if proposal.is_open:

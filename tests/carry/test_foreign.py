@@ -1,12 +1,14 @@
 """Files of other programs come in as proposals: read by their form, once, with the place of what is wrong."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pattern_acp.carry.arrival import Proposal
-from pattern_acp.carry.foreign import Foreign, ForeignFileError, read_foreign
+from pattern_acp.carry.foreign import MOST_BYTES, Foreign, ForeignFileError, read_foreign
 from pattern_acp.carry.proposing import ImportedArchive, Importer, chosen, look_at, opened
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.memory.blocks import Block, BlockKey, Scope, Tier
@@ -17,6 +19,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from tests.carry.test_archive import KEY, NOW, home, is_sound, memory_of, state
 from tests.support.agent import running_agent
 from tests.support.constellation import FakeClock
+from tests.support.process import agent_environment
 
 IMPORTER = Importer("tester", "/project", FakeClock())
 
@@ -263,6 +266,16 @@ def test_a_file_that_is_no_text_is_refused_and_an_empty_one_has_nothing(tmp_path
     assert read_foreign(written(tmp_path, "CLAUDE.md", " \n")) == Foreign("Claude Code")
 
 
+@pytest.mark.parametrize("beginning", [b'{"agents": []', b'[{"role": "user", "content": "Hello."}, '])
+def test_a_file_that_is_too_large_to_be_read_as_a_whole_is_refused(tmp_path: Path, beginning: bytes):
+    file = tmp_path / "large.json"
+    with file.open("wb") as into:
+        into.write(beginning)
+        into.truncate(MOST_BYTES + 1)
+    with pytest.raises(ForeignFileError, match=r"20,000,001 bytes, .* may have 20,000,000; split it"):
+        read_foreign(file)
+
+
 def test_a_list_of_conversations_is_read_one_by_one_and_again(tmp_path: Path):
     file = tmp_path / "conversations.json"
     # Longer than a piece of the file, and with what JSON may have between its items.
@@ -301,3 +314,32 @@ def test_the_entry_of_a_list_that_cannot_be_read_is_named(tmp_path: Path, conten
     file.write_text(content, encoding="utf-8")
     with pytest.raises(ForeignFileError, match=sentence):
         read_foreign(file)
+
+
+RESIDENT = """
+import sys
+from pathlib import Path
+from pattern_acp.cli.main import run
+
+assert run(["import", sys.argv[1], "--accept", "all"]) == 0
+status = Path("/proc/self/status").read_text()
+print(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the largest resident size of a process alone is in /proc")
+def test_the_memory_of_an_import_does_not_grow_with_its_file(tmp_path: Path):
+    resident: list[int] = []
+    for number, count in enumerate((1_000, 10_000)):
+        messages = [{"role": "user", "content": f"Prompt {at} of this conversation. " * 8} for at in range(20)]
+        talks = [{"id": str(at), "title": f"Talk {at}", "messages": messages} for at in range(count // 20)]
+        file = written(tmp_path, f"{number}.json", talks)
+        command = [sys.executable, "-c", RESIDENT, str(file)]
+        environment = agent_environment(tmp_path / str(number))
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert f"{count // 20} sessions" in done.stdout
+        resident.append(int(done.stdout.split()[-1]))
+    # What grows are four caches of 8 MB; with all origins and mapped files, it was 52 MB.
+    assert resident[1] - resident[0] < 36_000
