@@ -53,13 +53,17 @@ def run_serve(flags: "Flags | None" = None) -> int:
 def share_memory_of_threads() -> None:
     """Have all threads take memory from one heap, where the C library is glibc: from one each they free 4 MB for none.
 
-    Python's own lock lets one thread work at a time anyway.
+    Python's own lock lets one thread work at a time anyway. A number of heaps that the user has set stays.
     """
-    if sys.platform == "linux":
-        import ctypes
+    from pattern_acp.config.load import process_environment
 
-        # musl, which has one heap, has no such function.
-        with suppress(AttributeError, OSError):
+    environment = process_environment()
+    is_set = "MALLOC_ARENA_MAX" in environment or "arena_max" in environment.get("GLIBC_TUNABLES", "")
+    if sys.platform == "linux" and not is_set:
+        # musl, which has one heap, has no such function; a Python that was built without libffi has no ctypes.
+        with suppress(AttributeError, OSError, ImportError):
+            import ctypes
+
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
