@@ -175,8 +175,6 @@ class GroupWatches:
         # Also one that has finished, until its report was read: the next one would not know of it.
         running = next((one for one in begun if not one.outcome), None)
         if running is not None:
-            if group.members[0].writes:
-                self._changing.add(switched.name)
             if running.subagent.is_over_budget:
                 await self._end(switched, "what it may cost is used up")
             return
@@ -218,6 +216,8 @@ class GroupWatches:
         task = replace(task, name=group.name, background=True)
         self._known[switched.name] = seen
         self._pending.pop(switched.name, None)
+        if group.members[0].writes:
+            self._changing.add(switched.name)
         await background_of(session).begin(parts, task, switched.call_id)
 
     async def _end(self, switched: WatchSwitched, why: str) -> None:

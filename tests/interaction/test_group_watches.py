@@ -12,7 +12,7 @@ from pattern_acp.journal.events import JobEnded, JobReported, JobStarted, Subage
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.session.subagents.background import background_of
-from tests.interaction.test_groups import asked, grouped, place, say
+from tests.interaction.test_groups import WHOLE, asked, grouped, place, say
 from tests.interaction.test_subagents import requests_of
 from tests.support.agent import RunningAgent
 from tests.support.constellation import FakeClock
@@ -309,3 +309,22 @@ async def test_a_list_of_groups_does_not_let_a_change_count_that_nobody_agreed_t
         await until_recorded(agent, lambda: not agent.sessions.get(session).state.watches)
         assert requests_of(agent.model, "guard") == []
         assert "(not trusted: /trust)" in await say(agent, session, "/group")
+
+
+async def test_what_a_quick_worker_of_a_watch_changes_does_not_wake_it_again():
+    guard = [calls("write_file", path="b.txt", content="b\n"), says("Wrote b.txt.")]
+    worker = GUARD.replace('persona = "critic",', 'persona = "builder", kind = "worker",')
+    assert worker != GUARD
+    async with grouped(worker, FINE, delegate=WHOLE, guard=guard) as agent:
+        looks = Looks()
+        agent.shared.pause_of_watches = looks.pause
+        session = await agent.editor.open_session(str(agent.folder))
+        await say(agent, session, "/group watch guard on")
+        (agent.folder / "a.txt").write_text("1\n")
+        await looks.look()
+        await until_finished(agent, session)
+        # No look passes before the report is read and its change lands.
+        await say(agent, session, "Go on.")
+        assert (agent.folder / "b.txt").exists()
+        await looks.look(3)
+        assert len(background_of(agent.sessions.get(session)).all()) == 1
