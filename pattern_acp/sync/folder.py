@@ -101,6 +101,9 @@ def _read(path: Path) -> bytes:
 def _write(path: Path, content: bytes) -> None:
     """Write a file that is there as a whole or not at all, also after the power fails."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
+    for left in path.parent.glob(".*.part"):
+        # A process that was killed while it wrote left it; one writes into this folder at a time.
+        left.unlink(missing_ok=True)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,12 +1,19 @@
-"""An exchange through a folder whose process is killed at one of its steps: `python -m … FILE FOLDER KEY STEP`."""
+"""An exchange whose process is killed at one of its steps: `python -m … FILE CARRIER KEY STEP`.
+
+The carrier is a folder, or the URL of a server of NATS, where the step is the first segment that is sent. In a folder,
+it is a number, or `writing`: a segment was written there, and does not have its name yet.
+"""
 
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
+from typing import cast
 
 import anyio
+from typing_extensions import Buffer
 
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
@@ -14,6 +21,7 @@ from pattern_acp.domain.ids import RandomIds
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.sync.exchange import MemoryExchange
 from pattern_acp.sync.folder import FolderCarrier
+from pattern_acp.sync.nats_carrier import NatsCarrier
 from pattern_acp.sync.outgoing import Sharing
 from pattern_acp.sync.segments import SegmentName
 
@@ -47,9 +55,47 @@ class KillingCarrier(FolderCarrier):
         await super().put(name, content)
         self._step()
 
+    async def remove(self, name: SegmentName) -> None:
+        self._step()
+        await super().remove(name)
+        self._step()
 
-async def main(file: str, folder: str, key: str, step: str) -> None:
-    carrier = KillingCarrier(Path(folder), int(step))
+
+class KillingContent(BytesIO):
+    """Kills the process that comes to its end: all of its parts are sent then, and not what they are."""
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        size = super().readinto(buffer)
+        if size == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return size
+
+
+class KillingNatsCarrier(NatsCarrier):
+    """Kills the process while it sends a segment."""
+
+    async def put(self, name: SegmentName, content: bytes) -> None:
+        await super().put(name, cast("bytes", KillingContent(content)))
+
+
+def kill_before_naming(event: str, arguments: tuple[object, ...]) -> None:
+    """Kill the process where a file gets its name."""
+    if event == "os.rename" and str(arguments[0]).endswith(".part"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def carrier_of(there: str, step: str) -> FolderCarrier | NatsCarrier:
+    """The carrier that kills at a step."""
+    if there.startswith("nats:"):
+        return KillingNatsCarrier(there)
+    if step == "writing":
+        sys.addaudithook(kill_before_naming)
+        return FolderCarrier(Path(there))
+    return KillingCarrier(Path(there), int(step))
+
+
+async def main(file: str, there: str, key: str, step: str) -> None:
+    carrier = carrier_of(there, step)
     async with open_database(Path(file), clock=SystemClock()) as database:
         sharing = Sharing()
         await MemoryExchange(
@@ -58,5 +104,5 @@ async def main(file: str, folder: str, key: str, step: str) -> None:
 
 
 if __name__ == "__main__":
-    file, folder, key, step = sys.argv[1:5]
-    anyio.run(main, file, folder, key, step)
+    file, there, key, step = sys.argv[1:5]
+    anyio.run(main, file, there, key, step)

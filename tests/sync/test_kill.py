@@ -20,12 +20,14 @@ from pattern_acp.memory.service.history import HistoryScope
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.recovery.checks import Health, check_rows
-from pattern_acp.sync.exchange import MemoryExchange
+from pattern_acp.sync.exchange import ExchangeReport, MemoryExchange
 from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.forgetting import note_forgetting
+from pattern_acp.sync.nats_carrier import NatsCarrier
 from pattern_acp.sync.outgoing import Sharing
 from pattern_acp.sync.segments import new_key
 from pattern_acp.tools.registry import parameter_names
+from tests.support.nats_server import nats_server
 from tests.support.process import agent_environment
 from tests.sync.test_forgetting import files_with
 
@@ -44,9 +46,12 @@ async def say(database: Database, text: str) -> None:
     await memory.commit(MemoryEdit("project", "append", text), None)
 
 
-async def exchange(database: Database, folder: Path, key: bytes) -> None:
-    carrier = FolderCarrier(folder)
-    await MemoryExchange(database, carrier, key, Sharing(), SecretMask(), SystemClock(), RandomIds()).run()
+async def exchange(database: Database, there: Path | str, key: bytes) -> ExchangeReport:
+    carrier = FolderCarrier(there) if isinstance(there, Path) else NatsCarrier(there)
+    try:
+        return await MemoryExchange(database, carrier, key, Sharing(), SecretMask(), SystemClock(), RandomIds()).run()
+    finally:
+        await carrier.close()
 
 
 async def forget(database: Database, words: str, key: bytes) -> None:
@@ -91,9 +96,9 @@ async def test_what_was_forgotten_elsewhere_is_forgotten_after_a_kill_at_any_ste
     assert files_with(tmp_path, "quartzvejle") == []
 
 
-async def killed_exchange(home: Path, file: Path, folder: Path, key: bytes, step: int) -> bool:
+async def killed_exchange(home: Path, file: Path, there: Path | str, key: bytes, step: int | str) -> bool:
     """Exchange in a process that is killed at a step; True where it has no such step."""
-    command = [sys.executable, "-m", "tests.support.killed_exchange", str(file), str(folder), key.hex(), str(step)]
+    command = [sys.executable, "-m", "tests.support.killed_exchange", str(file), str(there), key.hex(), str(step)]
     root = Path(__file__).parents[2]
     done = await anyio.run_process(command, cwd=root, env=agent_environment(home), check=False)
     assert done.returncode in {0, -signal.SIGKILL}, done.stderr
@@ -131,3 +136,52 @@ async def test_a_kill_at_any_step_loses_nothing_and_both_devices_come_to_the_sam
                 )
                 texts.append(sorted(line for row in rows for line in str(row[0]).splitlines() if line in said))
     assert texts == [sorted(said), sorted(said)]
+
+
+async def texts_of(database: Database) -> str:
+    rows = await database.read(lambda tx: tx.all("SELECT text FROM blocks WHERE deleted = 0 AND owner = '/project'"))
+    return "\n".join(str(row[0]) for row in rows)
+
+
+async def test_a_segment_that_a_kill_left_half_written_is_no_segment_and_goes(tmp_path: Path):
+    folder, key = tmp_path / "synced", new_key()
+    folder.mkdir()
+    one, two = (tmp_path / name / "constellation.db" for name in ("one", "two"))
+    for file in (one, two):
+        file.parent.mkdir()
+    async with open_database(one, clock=SystemClock()) as database:
+        await say(database, "The port is 7433.")
+    assert not await killed_exchange(tmp_path, one, folder, key, "writing")
+    (left,) = (file for file in folder.rglob("*") if file.is_file())
+    content = await anyio.Path(left).read_bytes()
+    await anyio.Path(left).write_bytes(content[: len(content) // 2])
+    async with open_database(two, clock=SystemClock()) as database:
+        report = await exchange(database, folder, key)
+        assert (report.received, report.waiting, report.notes) == (0, 0, [])
+    async with open_database(one, clock=SystemClock()) as database:
+        await exchange(database, folder, key)
+    assert [file for file in folder.rglob("*") if file.is_file() and file.suffix != ".segment"] == []
+    async with open_database(two, clock=SystemClock()) as database:
+        await exchange(database, folder, key)
+        assert "The port is 7433." in await texts_of(database)
+
+
+@pytest.mark.needs("nats-server")
+async def test_a_kill_while_a_segment_goes_to_a_server_loses_nothing(tmp_path: Path):
+    key = new_key()
+    one, two = (tmp_path / name / "constellation.db" for name in ("one", "two"))
+    for file in (one, two):
+        file.parent.mkdir()
+    with nats_server(tmp_path / "server") as server:
+        for words in ("The port is 7433.", "The host is called quartz."):
+            async with open_database(one, clock=SystemClock()) as database:
+                await say(database, words)
+            assert not await killed_exchange(tmp_path, one, server.url, key, "sending")
+            async with open_database(two, clock=SystemClock()) as database:
+                await exchange(database, server.url, key)
+                assert words not in await texts_of(database)
+            async with open_database(one, clock=SystemClock()) as database:
+                await exchange(database, server.url, key)
+            async with open_database(two, clock=SystemClock()) as database:
+                await exchange(database, server.url, key)
+                assert words in await texts_of(database)
