@@ -84,6 +84,9 @@ from pattern_acp.tasks.store import TaskWriter, give_own_numbers
 
 Conflicts: TypeAlias = Literal["mine", "theirs", "both"]
 
+_SETTLED = 20_000
+"""Rows of origins that one statement changes."""
+
 State: TypeAlias = Literal["new", "changed", "conflict", "known", "gone"]
 
 
@@ -366,7 +369,10 @@ class Arrival:
         digest = origins_digest(self._tx.each(QUERIES["origins_after"], {"before": self._before}))
         event = ArchiveImported(report.root, tuple(self._stores), report.blocks, report.facts, report.sessions, digest)
         seq = self._append(event)
-        self._tx.execute(QUERIES["settle_origins"], {"before": self._before, "last_seq": seq})
+        for before in range(self._before, seq, _SETTLED):
+            # The pages that one statement changes are in memory, for the case that it fails.
+            rows: dict[str, SqlValue] = {"before": before, "upto": before + _SETTLED, "last_seq": seq}
+            self._tx.execute(QUERIES["settle_origins"], rows)
         return seq
 
     def _append(self, event: Event) -> int:

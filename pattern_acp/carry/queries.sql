@@ -113,7 +113,7 @@ SELECT seq, hash, store, store_seq FROM origins WHERE seq > :before ORDER BY seq
 
 -- name: settle_origins
 -- Their rows, as the change of an import.
-UPDATE origins SET last_seq = :last_seq WHERE seq > :before;
+UPDATE origins SET last_seq = :last_seq WHERE seq > :before AND seq <= :upto;
 
 -- name: set_redacted
 -- An event without the words that were taken out of it elsewhere.
