@@ -2,9 +2,12 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 
 import anyio
+import anyio.to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import DatabaseError, PatternError
@@ -29,6 +32,10 @@ logger = logging.getLogger(__name__)
 PAGE_SIZE = 50
 CLOSE_SECONDS = 2.0
 """Longest that closing waits for a cancelled turn."""
+
+
+LOOK_SECONDS = 1.0
+"""Longest that a list waits for the disk."""
 
 
 class SessionPage(Struct, frozen=True):
@@ -180,7 +187,12 @@ class Sessions:
             rows, cursor_after = sessions.list_sessions(tx, cwd=cwd, cursor=cursor, limit=PAGE_SIZE, archived=archived)
             return SessionPage(tuple(with_details(tx, rows, shared.holder, now)), cursor_after)
 
-        return await shared.database.read(read)
+        page = await shared.database.read(read)
+        if shared.elsewhere is None and any(one.row.additional_directories for one in page.rows):
+            # A drive that does not answer must not hold up the list.
+            with anyio.move_on_after(LOOK_SECONDS):
+                page = await anyio.to_thread.run_sync(_with_folders_here, page, abandon_on_cancel=True)
+        return page
 
     async def described(self, session_id: str) -> ListedSession:
         """Return a session as a list shows it, whether it has a prompt or not; nothing is opened.
@@ -388,3 +400,13 @@ def unknown_session(session_id: str) -> UnknownSessionError:
     """The error for an id that names no session."""
     shown = session_id if len(session_id) <= 80 else session_id[:80] + "…"
     return UnknownSessionError(f"Session not found: {shown}")
+
+
+def _with_folders_here(page: SessionPage) -> SessionPage:
+    """Leave out the other folders of sessions that are not on this machine, where an editor could not open them."""
+
+    def here(one: ListedSession) -> ListedSession:
+        folders = tuple(folder for folder in one.row.additional_directories if Path(folder).is_dir())
+        return replace(one, row=replace(one.row, additional_directories=folders))
+
+    return replace(page, rows=tuple(map(here, page.rows)))

@@ -3,6 +3,7 @@
 from datetime import datetime
 from pathlib import Path
 
+import anyio
 import pytest
 
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS
@@ -91,14 +92,19 @@ async def test_the_folder_filter_compares_normalised_paths():
         assert len(await rows(agent, {"cwd": None, "cursor": None})) == 2
 
 
-async def test_additional_directories_are_listed():
+async def test_additional_directories_are_listed_while_they_are_there():
     async with running_agent(talkative()) as agent:
         extra = str(agent.folder / "extra")
+        await anyio.Path(extra).mkdir()
         params: JsonDict = {"cwd": str(agent.folder), "mcpServers": [], "additionalDirectories": [extra]}
         answer = await agent.editor.request("session/new", params)
         await agent.editor.prompt(answer["sessionId"], "Hi")
         (row,) = await rows(agent)
         assert row["additionalDirectories"] == [extra]
+        # As those of a session from another machine.
+        await anyio.Path(extra).rmdir()
+        (row,) = await rows(agent)
+        assert row.get("additionalDirectories", []) == []
 
 
 @pytest.mark.slow
