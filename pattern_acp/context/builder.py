@@ -42,10 +42,11 @@ class ShortenedTexts:
 
     def of(self, messages: Sequence[Message], whole: int = WHOLE_CHARACTERS) -> tuple[Message, ...]:
         """See `with_shortened`."""
-        if whole != self._whole or not begins_with(messages, self._messages):
+        now = tuple(messages)
+        if whole != self._whole or not begins_with(now, self._messages):
             self._messages, self._shortened, self._whole = (), (), whole
-        new = with_shortened(messages[len(self._messages) :], whole)
-        self._messages, self._shortened = tuple(messages), self._shortened + new
+        new = with_shortened(now[len(self._messages) :], whole)
+        self._messages, self._shortened = now, self._shortened + new
         return self._shortened
 
 

@@ -20,6 +20,9 @@ from pattern_acp.providers.wire_json import to_bytes
 CONVERSATIONS_KEPT = 8
 """Limit on encoded conversations of one provider, the last used ones: each takes as much memory as its text."""
 
+SEPARATE_ITEMS = 256
+"""Limit on settled items that are apart: joined they are copied at once, so that a body takes no time for each."""
+
 WireItem: TypeAlias = dict[str, Json]
 """One message or item, as a wire has it."""
 
@@ -32,10 +35,12 @@ IsEnough: TypeAlias = Callable[[list[WireItem]], bool]
 
 
 class WireHistory(Struct, frozen=True):
-    """A conversation as a wire has it: what is settled as JSON, and the last items, which may be changed."""
+    """A conversation as a wire has it."""
 
     prefix: tuple[Json, ...]
+    """Settled items as JSON; the first may be many of them with commas between."""
     last: list[WireItem]
+    """These may be changed."""
 
 
 class EncodedHistory:
@@ -83,6 +88,8 @@ class EncodedHistory:
         if not is_enough(last) or not encode(pair_calls(rest[:1], set(used))):
             return None
         self._settled += [msgspec.Raw(to_bytes(item)) for item in encode(paired)]
+        if len(self._settled) > SEPARATE_ITEMS:
+            self._settled = [msgspec.Raw(b",".join(self._settled))]
         self._used = used
         return last
 

@@ -56,7 +56,7 @@ class RequestDigests:
     def __init__(self) -> None:
         self._known: list[_Known] = []
         self._messages: Sequence[Message] = ()
-        self._digests: list[bytes] = []
+        self._digests = bytearray()
         self._shorts: list[str] = []
         self._size = 0
         self._last = _Last()
@@ -84,7 +84,7 @@ class RequestDigests:
             digest = hashlib.sha256(piece).digest()
             whole.update(digest)
             names.append(_short(digest))
-        whole.update(b"".join(self._digests))
+        whole.update(self._digests)
         size = len(rest) + sum(map(len, pieces)) + self._size
         last, self._last = self._last, _Last()
         system, tools, told = names
@@ -115,7 +115,7 @@ class RequestDigests:
         if not begins_with(messages, self._messages):
             # Only those that are still there: what left the history does not stay for its sake.
             before = {id(one.message): one for one in self._known}
-            self._known, self._digests, self._shorts, self._size = [], [], [], 0
+            self._known, self._digests, self._shorts, self._size = [], bytearray(), [], 0
         for message in messages[len(self._known) :]:
             known = before.get(id(message))
             if known is None:
@@ -123,7 +123,7 @@ class RequestDigests:
                 digest = hashlib.sha256(data).digest()
                 known = _Known(message, digest, _short(digest), len(data))
             self._known.append(known)
-            self._digests.append(known.digest)
+            self._digests += known.digest
             self._shorts.append(known.short)
             self._size += known.size
         self._messages = messages

@@ -1,5 +1,6 @@
 """A conversation that is encoded piece by piece gives the bytes of one that is encoded whole, on every wire."""
 
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -18,11 +19,13 @@ from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.prompt_prefix_cache import (
     CONVERSATIONS_KEPT,
+    SEPARATE_ITEMS,
     EncodedHistories,
     EncodedHistory,
     WireItem,
     has_earlier_user_message,
 )
+from pattern_acp.providers.wire_json import to_bytes
 from tests.support.conversations import PIXEL, assistant, call, everything, request, result, results, user
 
 Encode: TypeAlias = Callable[[ProviderRequest, EncodedHistory], bytes]
@@ -71,11 +74,21 @@ STEPS: tuple[tuple[Message, ...], ...] = (
 )
 
 
+def conversation(steps: int) -> tuple[Message, ...]:
+    one = (user("Read it."), assistant("Yes.", call("a")), results(result("a")), assistant("It says nothing."))
+    return tuple(replace(message) for _ in range(steps) for message in one)
+
+
+LONG = conversation(SEPARATE_ITEMS // 4 + 2)
+"""So many items that the settled ones are joined."""
+
 BLANK_AMONG_PROMPTS = (STEPS[0], (assistant(" "),), STEPS[0], STEPS[3], STEPS[3])
 
 
 @every_wire
 @example(steps=[(added, "", "goes on") for added in BLANK_AMONG_PROMPTS])
+@example(steps=[(added, "now", "goes on") for added in (LONG, STEPS[4], STEPS[0], LONG, STEPS[7], STEPS[4])])
+@example(steps=[(LONG, "", "goes on"), (STEPS[0], "", "again"), (STEPS[3], "", "cut"), (LONG, "now", "goes on")])
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(STEPS), st.sampled_from(["", "now"]), st.sampled_from(["goes on", "again", "cut"])),
@@ -94,11 +107,6 @@ def test_every_request_of_a_conversation_has_the_bytes_of_one_encoded_whole(
         assert encode(asked, history) == encode(asked, EncodedHistory())
 
 
-def conversation(steps: int) -> tuple[Message, ...]:
-    one = (user("Read it."), assistant("Yes.", call("a")), results(result("a")), assistant("It says nothing."))
-    return tuple(replace(message) for _ in range(steps) for message in one)
-
-
 def encode_roles(messages: Sequence[Message], *, encoded: list[int]) -> list[WireItem]:
     encoded.append(len(messages))
     return [{"role": "user" if message.role.value != "assistant" else "assistant"} for message in messages]
@@ -114,6 +122,16 @@ def test_what_is_settled_is_not_encoded_again():
     assert sum(encoded) < 12
     assert len(after.prefix) + len(after.last) == len(longer)
     assert after.prefix[: len(before.prefix)] == before.prefix
+
+
+def test_many_settled_items_are_joined_and_are_the_same_items():
+    history, encode = EncodedHistory(), partial(encode_roles, encoded=[])
+    lengths: list[int] = []
+    for length in range(4, len(LONG) + 1, 4):
+        found = history.of(LONG[:length], "m", encode, has_earlier_user_message)
+        assert json.loads(to_bytes([*found.prefix, *found.last])) == encode(LONG[:length])
+        lengths.append(len(found.prefix))
+    assert lengths[-1] < max(lengths) <= SEPARATE_ITEMS
 
 
 def test_the_last_conversations_are_kept_and_one_without_a_key_is_not():
