@@ -464,6 +464,7 @@ class EditorApprover:
             message=with_visible_characters(question.text),
             requested_schema=form_of(question, text),
             mode="form",
+            meta={"pattern": {"closed": True}} if question.is_closed else None,
         )
         try:
             response = await self._answer(

@@ -92,7 +92,9 @@ class Asker:
         """
         try:
             if question.takes_words and not self.asks:
-                # No permission is at stake: without an answer the agent decides what is safest.
+                if question.is_closed and self._answer != "allow":
+                    self._say_refused(question)
+                # Where no permission is at stake, the agent decides without an answer what is safest.
                 first = question.choices[0].option_id if self._answer == "allow" and question.choices else ""
                 question.reply(first)
             elif self._answer != "ask":
@@ -108,12 +110,17 @@ class Asker:
             question.reply(None)
 
     def _refuse(self, question: Question) -> None:
+        self._say_refused(question)
+        reply_by_flag(question, "deny")
+
+    def _say_refused(self, question: Question) -> None:
         self.has_refused = True
+        if self._answer == "deny":
+            return
         title = one_line(question.call.title or "a tool call")
         end = "" if title.endswith(("?", ".")) else "."
         sentence = f"Refused, since nobody can be asked here: {title}{end} Pass --yes to allow what the agent asks for."
         self._screen.print(Text(sentence, style="yellow"))
-        reply_by_flag(question, "deny")
 
     def _ask_words(self, question: Question, keys: Keys, cwd: str) -> None:
         offered = {str(number): choice for number, choice in enumerate(question.choices, 1)}

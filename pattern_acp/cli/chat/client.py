@@ -304,6 +304,8 @@ class FormFields(Struct, frozen=True):
     words: str
     text: str = ""
     """The text that the field for words begins with."""
+    is_closed: bool = False
+    """True where no answer is a refusal (`_meta.pattern.closed`)."""
 
     def question(self, message: str, call_id: str = "") -> Question:
         """The form as a question in the terminal."""
@@ -314,7 +316,7 @@ class FormFields(Struct, frozen=True):
         content = schema.Content(content=schema.TextContent(text=text or message))
         call = schema.ToolCallUpdate(tool_call_id=call_id, title=title, content=(content,))
         choices = tuple(OfferedChoice(name, name, "allow_once") for name in self.options)
-        return Question(call, choices, takes_words=True, text=self.text)
+        return Question(call, choices, takes_words=True, is_closed=self.is_closed, text=self.text)
 
 
 class _Property(msgspec.Struct, rename="camel"):
@@ -343,4 +345,7 @@ def form_fields(asked: schema.ElicitationRequest) -> FormFields | None:
         return None
     choice, options = choices[0] if choices else ("", ())
     begins = texts[words[0]].default if words else None
-    return FormFields(choice, options, words[0] if words else "", begins or "")
+    ours = (asked.meta or {}).get("pattern")
+    return FormFields(
+        choice, options, words[0] if words else "", begins or "", isinstance(ours, dict) and "closed" in ours
+    )

@@ -35,6 +35,8 @@ class Question(Struct, frozen=True):
     choices: tuple[OfferedChoice, ...]
     takes_words: bool = False
     """True when the answer may be any words instead of a choice; a choice then has its own name as its id."""
+    is_closed: bool = False
+    """True where no answer refuses what the question is about."""
     text: str = ""
     """The text that the user changes; empty for an answer from nothing."""
     answer: "concurrent.futures.Future[str | None]" = field(default_factory=concurrent.futures.Future[str | None])

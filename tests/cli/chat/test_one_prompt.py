@@ -226,6 +226,14 @@ def test_a_question_of_the_agent_costs_no_exit_code(
     assert ("**SQLite**" in done.stdout) is is_answered
 
 
+@pytest.mark.parametrize(("flags", "code"), [(["--yes"], 0), (["--deny"], 3), ([], 3)])
+def test_a_job_that_nobody_can_agree_to_exits_3(home: Path, project: Path, tmp_path: Path, flags: list[str], code: int):
+    script = write_script(tmp_path, [[{"text": "Done."}]] * 9)
+    done = chat(home, project, *flags, '/job "Tidy up" --max 90k tokens', script=script)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stderr.count("Refused, since nobody can be asked here: Job 1: Tidy up") == (0 if flags else 1)
+
+
 def test_every_line_of_json_is_as_documented(home: Path, project: Path, tmp_path: Path):
     schema = json.loads((ROOT / "docs" / "reference" / "chat-lines.schema.json").read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
