@@ -208,6 +208,12 @@ _VALUE = r'(?:[ =]\s*)(?:"((?:[^"\\]|\\.)*)"|(\S+))'
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
+def first_word(typed: str) -> tuple[str, str]:
+    """The first word of a text, without a meaning of quotes, and what follows it, maybe on a line of its own."""
+    word, rest = (*typed.split(None, 1), "", "")[:2]
+    return word, rest.strip()
+
+
 def take_word(text: str) -> tuple[str, str]:
     """The first word of a text, which may be in quotes, and what follows it with its line ends."""
     found = _WORD.match(text)

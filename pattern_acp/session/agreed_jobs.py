@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.commands.parameters import first_word
 from pattern_acp.context.history import add_context
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import RunCommand
@@ -96,7 +97,7 @@ async def run_job(session: "Session", argument: str) -> str | TurnEnd | None:
     Raises:
         PatternError: a sentence about what is wrong.
     """
-    verb, _, rest = argument.strip().partition(" ")
+    verb, rest = first_word(argument)
     if not verb:
         return f"{await _list(session)}\n\n{HELP}"
     if verb.isdecimal() and not rest:
@@ -110,7 +111,7 @@ async def run_job(session: "Session", argument: str) -> str | TurnEnd | None:
         # Late: hardly a job is reviewed.
         from pattern_acp.session.job_review import review_job
 
-        number, _, persona = rest.strip().partition(" ")
+        number, persona = first_word(rest)
         if number.isdecimal():
             return await review_job(session, await _row(session, int(number)), persona.strip(), session.turn_id)
     return await _offer(session, parse_terms(argument))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.session.task_commands import preserved
 from pattern_acp.tasks import claims
@@ -26,7 +26,7 @@ BOARD_USAGE = (
 async def run_board(session: "Session", argument: str) -> str:
     """Show the open sessions with their tasks and claims; claim a path, take one over, or give claims back."""
     shared = session.constellation
-    verb, _, words = argument.strip().partition(" ")
+    verb, words = first_word(argument)
     match verb, words.strip():
         case "", "":
             now_ms = shared.clock.now_ms()

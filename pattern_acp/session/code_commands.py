@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pattern_acp.commands.document import Body, Paragraph, Part, Result, Said
-from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.ids import ToolCallId
@@ -119,7 +119,7 @@ def arguments_of(argument: str) -> str:
         InvalidRequestError: nothing was asked.
         ToolInputError: the operation needs a query and has none.
     """
-    first, _, rest = argument.partition(" ")
+    first, rest = first_word(argument)
     if not first:
         words = ", ".join(CodeOperation)
         raise CommandMisusedError(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pattern_acp.commands.document import Result
-from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.commands.usage import BudgetRow, Budgets, BudgetSet, SessionUsage, session_usage
 from pattern_acp.context.builder import Stable, build_request
 from pattern_acp.context.window import request_tokens
@@ -181,7 +181,7 @@ async def run_budget(session: "Session", argument: str) -> Result:
     """Show the budgets, or set one for this session."""
     if not argument:
         return await _budgets(session)
-    name, _, amount = argument.partition(" ")
+    name, amount = first_word(argument)
     words: dict[str, BudgetScope] = {scope: scope for scope in SCOPES}
     scope = words.get(name.lower())
     if scope is None or not amount.strip():

@@ -6,7 +6,7 @@ Owns: what was typed, and the list. Must not know: how a group runs.
 from typing import TYPE_CHECKING
 
 from pattern_acp.commands.document import cell, table
-from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.definitions.groups import GROUPS_FILE, GroupDefinition
 from pattern_acp.session.group_watches import switch_watch
 from pattern_acp.session.groups import (
@@ -35,8 +35,7 @@ async def run_group(session: "Session", argument: str) -> str:
     Raises:
         PatternError: a sentence about what is wrong.
     """
-    # A goal of several lines may begin below the name.
-    name, rest = (*argument.split(None, 1), "", "")[:2]
+    name, rest = first_word(argument)
     if not name:
         return await _listed(session)
     if name == "watch":

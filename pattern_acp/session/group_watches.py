@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
-from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.groups import GroupDefinition
 from pattern_acp.domain.canonical import sha256_hex
@@ -68,7 +68,7 @@ async def switch_watch(session: "Session", argument: str) -> str:
         CommandMisusedError: there is no such watch, or another word is behind it.
         PatternError: it cannot be used here.
     """
-    name, _, word = argument.strip().partition(" ")
+    name, word = first_word(argument)
     word = word.strip()
     if not name or word not in {"on", "off"}:
         raise CommandMisusedError("Say which watch, and on or off: `/group watch NAME on`.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table
-from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.config.settings import PolicyRule
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock, local_minute
@@ -329,7 +329,7 @@ async def run_permissions(session: "Session", argument: str) -> Result:
     Raises:
         CommandMisusedError: there is no such verb, or no grant of this session has the number.
     """
-    verb, _, rest = argument.strip().partition(" ")
+    verb, rest = first_word(argument)
     policy, database = session.state.policy, session.constellation.database
     if verb not in {"", "list", "revoke"} or (verb == "revoke") != rest.strip().isdecimal():
         raise CommandMisusedError("Say /permissions, or /permissions revoke NUMBER.")

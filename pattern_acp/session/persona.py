@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import anyio.to_thread
 
+from pattern_acp.commands.parameters import first_word
 from pattern_acp.context.instructions import with_persona
 from pattern_acp.definitions.collection import NO_DEFINITIONS
 from pattern_acp.definitions.personas import INLINE, Persona, lower_mode, typed_persona
@@ -108,7 +109,7 @@ async def _take_preferences(session: "Session", persona: Persona, model_named: M
 async def run_persona(session: "Session", argument: str) -> str:
     """List the personas, or continue as another one."""
     state, known = session.state, session.constellation.personas
-    verb, _, words = argument.partition(" ")
+    verb, words = first_word(argument)
     if verb == INLINE and words.strip():
         persona = typed_persona(words.strip())
         await _become(session, persona, by="agent")

@@ -5,7 +5,7 @@ Owns: showing, editing and dropping them. Must not know: when they run (`session
 
 from typing import TYPE_CHECKING
 
-from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.session.options import OVERLAP_OPTION, OVERLAPS, Overlap
 
@@ -26,7 +26,7 @@ USAGE = (
 
 async def run_queue(session: "Session", argument: str) -> str:
     """Show, edit or drop the prompts that wait, or choose what new ones do."""
-    verb, _, rest = argument.strip().partition(" ")
+    verb, rest = first_word(argument)
     match verb:
         case "":
             return _shown(session.waiting, session.state)
@@ -40,7 +40,7 @@ async def run_queue(session: "Session", argument: str) -> str:
             ticket.cancel()
             return f"Dropped “{one_line(ticket.text, SHOWN_TEXT)}”."
         case "edit":
-            number, _, text = rest.strip().partition(" ")
+            number, text = first_word(rest)
             ticket = _named(session.waiting, number)
             if not text.strip():
                 raise CommandMisusedError(f"Write the new text behind the number. {USAGE}")

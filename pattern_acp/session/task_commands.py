@@ -6,7 +6,7 @@ Owns: what the user typed, and when the plan panel is shown a task. Must not kno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line
@@ -52,7 +52,7 @@ def tasks_of_agent(session: "Session", turn_id: TurnId) -> Tasks:
 
 async def run_tasks(session: "Session", argument: str) -> str:
     """List tasks, add one, or make the session's plan one."""
-    verb, _, rest = argument.strip().partition(" ")
+    verb, rest = first_word(argument)
     tasks = tasks_of_user(session)
     match verb:
         case "add":
@@ -72,8 +72,8 @@ async def run_tasks(session: "Session", argument: str) -> str:
 
 async def run_task(session: "Session", argument: str) -> str:
     """Show one task, or change it."""
-    ref, _, rest = argument.strip().partition(" ")
-    verb, _, words = rest.strip().partition(" ")
+    ref, rest = first_word(argument)
+    verb, words = first_word(rest)
     if not ref:
         raise CommandMisusedError(f"Name a task by its number. {TASK_USAGE}")
     tasks = tasks_of_user(session)

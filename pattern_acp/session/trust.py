@@ -14,7 +14,7 @@ import anyio.to_thread
 from msgspec import Struct
 
 from pattern_acp.commands.document import Body, Column, Paragraph, Part, Result, Table
-from pattern_acp.commands.parameters import CommandMisusedError, read_slash
+from pattern_acp.commands.parameters import CommandMisusedError, first_word, read_slash
 from pattern_acp.commands.sessions import TRUST_VERBS
 from pattern_acp.config.project_offer import ProjectOffer
 from pattern_acp.db.connection import Database, Transaction
@@ -404,7 +404,7 @@ async def run_trust(session: "Session", argument: str) -> Result:
     Raises:
         CommandMisusedError: there is no such verb.
     """
-    word, _, rest = argument.partition(" ")
+    word, rest = first_word(argument)
     verb = next((one for one in TRUST_VERBS if one.name == (word or "add")), None)
     if verb is None or word == "add":
         raise CommandMisusedError("Say /trust, /trust list or /trust revoke.")

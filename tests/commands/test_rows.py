@@ -10,7 +10,7 @@ from pattern_acp.cli.command_table import GROUPS
 from pattern_acp.commands.document import cell, fence
 from pattern_acp.commands.memory import SCOPES, SEARCHED, VERBS
 from pattern_acp.commands.memory_results import short_id
-from pattern_acp.commands.parameters import Command, take_word
+from pattern_acp.commands.parameters import Command, first_word, take_word
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.filters import ALL_KINDS
@@ -74,6 +74,20 @@ def test_a_short_id_keeps_the_prefix_that_says_what_it_is():
 )
 def test_words_are_taken_one_by_one_and_may_be_quoted(text: str, word: str, rest: str):
     assert take_word(text) == (word, rest)
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "rest"),
+    [
+        ("", "", ""),
+        (" stop ", "stop", ""),
+        ("1\ndone", "1", "done"),
+        ('"Tidy up" now', '"Tidy', 'up" now'),
+        ("add\n a\n  b ", "add", "a\n  b"),
+    ],
+)
+def test_what_follows_a_verb_may_begin_on_a_line_of_its_own(text: str, word: str, rest: str):
+    assert first_word(text) == (word, rest)
 
 
 def test_cells_and_fences_hold_any_text():

@@ -47,7 +47,7 @@ async def test_the_tool_is_offered_once_there_is_a_task_and_a_later_session_take
         first = await agent.editor.open_session(str(agent.folder))
         await agent.editor.prompt(first, "Hello")
         assert "task" not in tools(model)
-        assert "Added `[ ] #1 Write the parser`" in await said(agent, first, "/tasks add Write the parser")
+        assert "Added `[ ] #1 Write the parser`" in await said(agent, first, "/tasks add\nWrite the parser")
         second = await agent.editor.open_session(str(agent.folder))
         agent.editor.updates.clear()
         await agent.editor.prompt(second, "Go on.")

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.errors import DatabaseError, PatternError, WorkspaceError
 from pattern_acp.domain.ids import ToolCallId, TurnId
@@ -475,7 +475,7 @@ async def run_workers(session: "Session", argument: str) -> str:
         return "\n".join(lines)
     if not isinstance(workers, BackgroundSubagents) or not workers.all():
         return NONE
-    verb, _, rest = argument.strip().partition(" ")
+    verb, rest = first_word(argument)
     if not verb:
         return "\n".join([*(f"- {worker.line}" for worker in workers.all()), "", HELP])
     worker = workers.named(rest.strip() if verb == "stop" and rest.strip() else argument.strip())
