@@ -203,7 +203,11 @@ LEFT JOIN events AS shared ON shared.seq = sessions.fork_seq AND shared.stream =
 WHERE sessions.id = :stream AND sessions.parent IS NOT NULL AND created.payload IS NOT NULL AND (
     shared.hash IS NULL
     OR shared.hash IS NOT created.payload ->> 'fork_hash'
-    OR sessions.fork_seq IS NOT created.payload ->> 'fork_seq'
+    OR (
+        -- An event of another constellation has another number here.
+        sessions.fork_seq IS NOT created.payload ->> 'fork_seq'
+        AND NOT EXISTS (SELECT 1 FROM origins WHERE origins.seq = created.seq)
+    )
 );
 
 -- name: fork_of

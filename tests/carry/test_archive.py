@@ -402,6 +402,27 @@ async def opened_mode(agent: RunningAgent, session: str, how: str = "load") -> s
     return agent.sessions.get(opened.get("sessionId", session)).state.policy.mode
 
 
+async def test_a_fork_comes_with_its_parent_whatever_their_events_are_called_there(tmp_path: Path):
+    file, moved, folder = tmp_path / "a.car", tmp_path / "two" / "constellation.db", tmp_path / "work"
+    folder.mkdir()
+    async with running_agent(ScriptedProvider([says("There.")] * 2), database=tmp_path / "one.db") as agent:
+        params: JsonDict = {"cwd": str(folder), "mcpServers": []}
+        session = (await agent.editor.request("session/new", params))["sessionId"]
+        await agent.editor.prompt(session, "Where is it?")
+        fork = (await agent.editor.request("session/fork", {**params, "sessionId": session}))["sessionId"]
+        await agent.editor.prompt(fork, "And the other one?")
+    async with open_database(tmp_path / "one.db", clock=FakeClock()) as one:
+        await leave(one, file)
+    async with home(tmp_path / "two") as two:
+        # What is here already gives every event that comes another number.
+        await fill(two)
+        await arrive(two, file)
+        assert await is_sound(two) == []
+    async with running_agent(ScriptedProvider([says("Here.")]), database=moved) as agent:
+        await agent.editor.request("session/load", {**params, "sessionId": fork})
+        assert "Where is it?" in str(agent.editor.updates)
+
+
 async def test_a_session_from_elsewhere_begins_with_no_more_than_a_new_one_may_here(tmp_path: Path):
     file, again, moved = tmp_path / "a.car", tmp_path / "b.car", tmp_path / "two" / "constellation.db"
     session = SessionId(await talk(tmp_path / "one.db", tmp_path / "work"))
