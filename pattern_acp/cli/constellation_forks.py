@@ -121,7 +121,7 @@ async def _exported(
     """Write the chosen content of a constellation into a file beside it, which goes when the context ends."""
     path = constellation_path(desk.of(name))
     if not await anyio.Path(path).exists():
-        raise UnusableChoiceError(f"There is no constellation called {name}.")
+        raise UnusableChoiceError(f"There is no constellation called {name}, or nothing was recorded in it yet.")
     choice = await choice_of(project, persona, history)
     with tempfile.TemporaryDirectory(prefix="fork-", dir=path.parent) as folder:
         file = Path(folder, "fork.car")

@@ -54,7 +54,7 @@ async def choose_memory(session: "Session") -> str:
         ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, FORKED),
         ApprovalOption(PermissionAnswer.REJECT_ONCE, NEITHER),
     )
-    reason = "A fork can use the same memory, as today, or have a fork of it that /merge brings back."
+    reason = "The new conversation can share memory with this one, or have a fork of it, which /merge brings back."
     answer = await _ask(session, "Fork this conversation: what about memory?", reason, options, ())
     if not answer.allows:
         return ""
