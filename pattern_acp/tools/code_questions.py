@@ -286,7 +286,7 @@ def _nothing(asked: CodeMapArguments) -> str:
     shown = cut_line(" ".join(asked.query.split()), 100)
     if asked.operation is CodeOperation.OUTLINE:
         return f"The index has no file or folder {shown or '.'} with code in it{LISTED}."
-    return f"The index knows nothing for {shown!r}; try another name or fewer words{ELSEWHERE}."
+    return f"The index knows nothing for {shown!r}{ELSEWHERE}."
 
 
 async def _memories(topic: str, context: ToolContext) -> list[Line]:

@@ -66,7 +66,7 @@ NO_EXACT = "no exact match"
 
 NARROWER = "narrow with kinds, under or a longer name, or raise limit"
 MEANWHILE = ", or use search_text meanwhile"
-ELSEWHERE = ", or search_text for its text"
+ELSEWHERE = "; try another name or fewer words, or search_text for its text"
 LISTED = "; look with list_directory"
 """The model's alternative, in the words of its tools: who asks by hand has others."""
 

@@ -182,7 +182,7 @@ async def test_a_sign_in_without_a_refresh_token_says_until_when_it_serves(serve
     async with login(home, "lab") as terminal:
         await browse(await terminal.address())
         assert await terminal.end() == 0
-    assert re.search(r"It ends at \d{4}-\S+Z and cannot be renewed.*offline_access", terminal.said)
+    assert re.search(r"It ends at \d{4}-\d\d-\d\d \d\d:\d\d and cannot be renewed.*offline_access", terminal.said)
 
 
 @pytest.mark.parametrize(("allows", "later", "error"), [(False, 0, SignInDeniedError), (True, 700, SignInExpiredError)])

@@ -325,18 +325,25 @@ async def act(device: Device, number: int, luck: Random, said: list[str]) -> Non
             pass
 
 
+def be_honest(three: tuple[Device, ...], *, is_honest: bool) -> None:
+    for device in three:
+        assert isinstance(device.carrier, LyingCarrier)
+        device.carrier.is_honest = is_honest
+
+
 async def _forget_and_converge(seed: int, folder: Path) -> None:
     depot, luck, said = Depot(), Random(seed), list[str]()
     async with devices(folder, 3, lambda: LyingCarrier(depot, luck)) as three:
         await three[0].say("project", f"The password is {WORDS}.")
-        await rounds(three, times=6)
+        # All begin with the same block: of one that another device made itself, the words are only named.
+        be_honest(three, is_honest=True)
+        await rounds(three)
+        be_honest(three, is_honest=False)
         for number in range(24):
             await act(luck.choice(three), number, luck, said)
         await three[0].say("project", f"At last there is {WORDS}.")
         await forget(three[0], "project")
-        for device in three:
-            assert isinstance(device.carrier, LyingCarrier)
-            device.carrier.is_honest = True
+        be_honest(three, is_honest=True)
         await rounds(three, times=5)
         for device in three:
             assert await device.texts() == await three[0].texts()
