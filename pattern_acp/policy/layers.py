@@ -125,7 +125,7 @@ def combine(rulings: Iterable[Decision]) -> Decision:
         return min(allows, key=_forceful)
     first = min(asks, key=_in_order)
     if any(force_of(one) is Force.FIRM and layer_of(one) is not Layer.HOOK for one in asks):
-        # An answer for longer would be asked about again all the same.
+        # A standing permission would be asked about again all the same.
         return replace(first, scopes=())
     return first
 
@@ -139,14 +139,14 @@ def _in_order(decision: Decision) -> tuple[int, str, str, str]:
 
 
 _CHANGES = {
-    "command": "Mode `auto`, a rule that allows it, or an answer for longer.",
-    "ask_mode": "Mode `edit` or `auto`, a rule that allows it, or an answer for longer.",
+    "command": "Mode `auto`, a rule that allows it, or a standing permission.",
+    "ask_mode": "Mode `edit` or `auto`, a rule that allows it, or a standing permission.",
     "plan_mode": "Another mode.",
-    "server_tool": "Mode `auto`, a rule that allows it, or an answer for longer.",
+    "server_tool": "Mode `auto`, a rule that allows it, or a standing permission.",
     "auto_mode": "Another mode, or a rule that asks or denies.",
     "reading": '`reading_commands = "ask"`, or a rule that asks or denies.',
     "inside_write": "Mode `ask` or `plan`, or a rule that asks or denies.",
-    "memory_consent": "An answer for this block in this session.",
+    "memory_consent": "A standing permission for this block in this session.",
     "refused_before": "Taking the refusal back (/permissions).",
     "allowed_before": "Taking the permission back (/permissions), or a rule that asks or denies.",
     "rule_allow": "Without this rule it would have asked.",
@@ -156,7 +156,7 @@ _CHANGES = {
     CLAIMED: "The end of the other session's claim, or another `[claims] overlap`.",
     "memory_secret": "Nothing: it asks each time.",
     "sandbox_required": "A sandbox on this machine, or another `[policy] sandbox`.",
-    "network": 'An answer for longer, or `sandbox_network = "host"`.',
+    "network": 'A standing permission, or `sandbox_network = "host"`.',
     "hook": "Another answer of the hook.",
     "foreign_origin": "Words of your own, or a line that you always allowed exactly.",
     "memory_origin": "The same in a turn that has read nothing of others, or words of your own.",
@@ -167,10 +167,10 @@ _CHANGES = {
 }
 _BY_VERDICT = {
     Verdict.ALLOW: "A rule that asks or denies.",
-    Verdict.ASK: "An answer for longer, where one is offered.",
+    Verdict.ASK: "A standing permission, where the question offers one.",
     Verdict.DENY: "Nothing in this session.",
 }
-_HABIT = "A rule that allows it, or an answer for longer."
+_HABIT = "A rule that allows it, or a standing permission."
 
 
 def what_would_change(decision: Decision) -> str:

@@ -72,7 +72,7 @@ async def test_why_explains_the_last_decision_or_that_on_a_call():
         about = await said(agent, f"/why {edit.call_id}", session)
         assert "mode `ask` asks before each edit" in about
         assert "allow once" in about
-        assert "Mode `edit` or `auto`, a rule that allows it, or an answer for longer." in about
+        assert "Mode `edit` or `auto`, a rule that allows it, or a standing permission." in about
         assert "Nothing was decided on such a call" in await said(agent, "/why nothing", session)
 
 
