@@ -1,8 +1,5 @@
 """`pattern-acp backup`, `restore` and `gc`: recovery/backups.py and garbage_collection.py in the terminal."""
 
-import shutil
-import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,14 +8,7 @@ import anyio
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_OK, BackUp, Restore, Sweep
 from pattern_acp.cli.command_runner import show_answer, write_segments
-from pattern_acp.cli.output import (
-    OutputClosed,
-    cells_of,
-    format_table,
-    printable,
-    write_json,
-    write_line,
-)
+from pattern_acp.cli.output import OutputClosed
 from pattern_acp.commands.document import Column, Paragraph, ShownFacts, Table, columns
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock, local_minute
@@ -38,15 +28,14 @@ def run_backup(arguments: BackUp, process: Process) -> int:
         DatabaseError: it cannot be copied.
     """
     path = _constellation(process)
-    try:
-        if arguments.list_only:
-            _show_list(list_backups(path), as_json=arguments.json)
-            return EXIT_OK
+    if arguments.list_only:
+        result = listed(list_backups(path))
+    else:
         made = make_backup(path, Path(arguments.output) if arguments.output else None, now_ms=SystemClock().now_ms())
         said = Paragraph(f"{made.path} holds {size_text(made.size)}; it was checked and can be restored.")
-        show_answer(ShownFacts(_as_json(made), (said,)), process, as_json=arguments.json)
-    except OutputClosed:
-        pass
+        result = ShownFacts(_as_json(made), (said,))
+    with suppress(OutputClosed):
+        show_answer(result, process, as_json=arguments.json)
     return EXIT_OK
 
 
@@ -116,26 +105,12 @@ def _sweepable_as_json(one: Sweepable) -> JsonObject:
     }
 
 
-def _show_list(backups: tuple[Backup, ...], *, as_json: bool) -> None:
-    if as_json:
-        write_json({"backups": [_as_json(backup) for backup in backups]})
-    elif backups:
-        rows = [(local_minute(one.at_ms), one.kind, size_text(one.size), str(one.path)) for one in backups]
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for line in backup_lines(rows, width):
-            write_line(line)
-    else:
-        write_line("There are no backups yet.")
-
-
-def backup_lines(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """A table of made, kind, size and file; in a terminal too narrow for it each file whole on a line of its own."""
-    table = format_table(("MADE", "KIND", "SIZE", "FILE"), rows).splitlines()
-    if width is None or all(cells_of(line) <= width for line in table):
-        return table
-    heads = format_table(("MADE", "KIND", "SIZE"), [row[:3] for row in rows]).splitlines()
-    # A path that is folded at its blanks could not be copied.
-    return [heads[0], *(line for head, row in zip(heads[1:], rows, strict=True) for line in (head, printable(row[3])))]
+def listed(backups: tuple[Backup, ...]) -> ShownFacts:
+    """The copies, each with its path on its own line in a terminal: one folded at its blanks could not be copied."""
+    heads = columns("Made", "Kind", Column("Size", "bold"), Column("File", "dim", code=True, below=True))
+    rows = tuple((local_minute(one.at_ms), one.kind, size_text(one.size), str(one.path)) for one in backups)
+    shown = Table(heads, rows, "lines") if rows else Paragraph("There are no backups yet.")
+    return ShownFacts({"backups": [_as_json(one) for one in backups]}, (shown,))
 
 
 def _as_json(backup: Backup) -> JsonObject:

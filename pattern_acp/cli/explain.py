@@ -13,7 +13,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Explain
-from pattern_acp.cli.output import OutputClosed, write_failure, write_json, write_line, write_table
+from pattern_acp.cli.output import OutputClosed, write_failure, write_json
+from pattern_acp.cli.rendering import show_parts
+from pattern_acp.commands.document import Column, Heading, Paragraph, Part, Table, columns
 from pattern_acp.domain.canonical import JsonObject
 
 FILE = Path(__file__).with_name("failures.toml")
@@ -86,34 +88,33 @@ def _plain(typed: str) -> str:
 
 def run_explain(arguments: Explain) -> int:
     """Print one row, or all of them; 1 for a code that there is not, with the ones that may have been meant."""
+    row = find_failure(arguments.code)
     with suppress(OutputClosed):
-        if not arguments.code:
-            _print_all(as_json=arguments.json)
-            return EXIT_OK
-        row = find_failure(arguments.code)
-        if row is None:
+        if arguments.code and row is None:
             write_failure("cli.usage", f"pattern-acp: {_unknown(arguments.code)}")
             return EXIT_ERROR
-        if arguments.json:
-            write_json(facts(row))
-        else:
-            write_line(explained(row))
+        if not arguments.json:
+            show_parts(_of_all() if row is None else _of_one(row), {}, pager=False)
+            return EXIT_OK
+        for one in failures().values() if row is None else (row,):
+            write_json(facts(one))
     return EXIT_OK
 
 
-def explained(row: FailureRow) -> str:
-    """One failure for a user."""
+def _of_one(row: FailureRow) -> tuple[Part, ...]:
     again = "no, not until something was changed" if row.is_final else "it may work"
-    return "\n".join(
-        (
-            f"{row.code}",
-            f"  {row.meaning}",
-            f"  What to do:   {row.remedy}",
-            f"  Stage:        {row.stage}",
-            f"  Whose fault:  {row.fault}",
-            f"  Trying again: {again}",
-        )
+    return (
+        Heading(row.code),
+        Paragraph(row.meaning),
+        Paragraph(f"What to do: {row.remedy}"),
+        Paragraph(f"Stage: {row.stage}. Whose fault: {row.fault}. Trying again: {again}.", "dim"),
     )
+
+
+def _of_all() -> tuple[Part, ...]:
+    heads = columns(Column("Code", "cyan"), "Fault", "Final", "Meaning")
+    rows = ((one.code, one.fault.value, "yes" if one.is_final else "no", one.meaning) for one in failures().values())
+    return (Table(heads, tuple(rows)),)
 
 
 def facts(row: FailureRow) -> JsonObject:
@@ -126,15 +127,6 @@ def facts(row: FailureRow) -> JsonObject:
         "meaning": row.meaning,
         "remedy": row.remedy,
     }
-
-
-def _print_all(*, as_json: bool) -> None:
-    if as_json:
-        for row in failures().values():
-            write_json(facts(row))
-        return
-    cells = [(row.code, row.fault.value, "yes" if row.is_final else "no", row.meaning) for row in failures().values()]
-    write_table(("CODE", "FAULT", "FINAL", "MEANING"), cells)
 
 
 def _unknown(code: str) -> str:

@@ -19,9 +19,16 @@ import msgspec
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Policy
-from pattern_acp.cli.command_runner import constellation_path, full_id, open_for_command, refuse_if_lost, show_result
-from pattern_acp.cli.output import OutputClosed, write_error, write_failure, write_json, write_line
-from pattern_acp.commands.document import Result
+from pattern_acp.cli.command_runner import (
+    constellation_path,
+    full_id,
+    open_for_command,
+    refuse_if_lost,
+    show_answer,
+    show_result,
+)
+from pattern_acp.cli.output import OutputClosed, write_error, write_failure, write_line
+from pattern_acp.commands.document import Fence, Paragraph, Part, Result, ShownFacts
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.policy_rules import RuleError, parse_rule, read_policy_rules
 from pattern_acp.config.settings import PolicyRule, PolicySettings
@@ -32,6 +39,7 @@ from pattern_acp.domain.clock import SystemClock, local_hour
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.project_parts import ProjectPart
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.policy.decide import decide
 from pattern_acp.policy.decision import Circumstances, Decision, Mode, Verdict
 from pattern_acp.policy.layers import layer_of, what_would_change
@@ -62,9 +70,9 @@ def run_policy(arguments: Policy, process: Process) -> int:
     try:
         match arguments.action:
             case "check":
-                return _check(arguments.text)
+                return show_answer(_checked(arguments.text), process, as_json=arguments.json)
             case "test":
-                return _test(arguments, process)
+                return show_answer(_tried(arguments.text, process), process, as_json=arguments.json)
             case "grants":
                 return _grants(arguments, process)
             case "verify":
@@ -106,14 +114,31 @@ def _verify(arguments: Policy, process: Process) -> int:
     return EXIT_ERROR if result.is_failure else EXIT_OK
 
 
-def _check(name: str) -> int:
+class RulesReport(Result, frozen=True):
+    """Problems of a file of rules or of its cases, each in a sentence, or the sentence when there are none."""
+
+    problems: tuple[str, ...]
+    well: str = ""
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """A line for each problem, as it is: a command line may have backticks."""
+        return (Fence("\n".join(self.problems)) if self.problems else Paragraph(self.well),)
+
+    @property
+    def value(self) -> object:
+        """`ok`, and the problems."""
+        return {"ok": not self.problems, "problems": self.problems}
+
+    @property
+    def is_failure(self) -> bool:
+        """True when something is wrong."""
+        return bool(self.problems)
+
+
+def _checked(name: str) -> RulesReport:
     rules, problems = _rules_of_file(name)
-    for problem in problems:
-        write_line(problem)
-    if problems:
-        return EXIT_ERROR
-    write_line(f"{len(rules)} rules, all of which can be used.")
-    return EXIT_OK
+    return RulesReport(tuple(problems), f"{plural(len(rules), 'rule')}, all of which can be used.")
 
 
 def _rules_of_file(name: str) -> tuple[tuple[PolicyRule, ...], list[str]]:
@@ -198,12 +223,13 @@ def _explain(arguments: Policy, process: Process) -> int:
     lines = _typed(nul=arguments.nul) if text in {"-", ""} else iter([text])
     for line in lines:
         decision = policy.decide(line)
-        if arguments.json or text in {"-", ""}:
-            write_json(_described(line, policy.mode, decision))
-        else:
-            write_line(f"{decision.verdict}: {decision.reason}")
-            write_line(f"layer {layer_of(decision)}, rule {decision.source or decision.rule}, {_confined(decision)}")
-            write_line(f"Something else would change it: {what_would_change(decision)}")
+        parts = (
+            Paragraph(f"{decision.verdict}: {decision.reason}"),
+            Paragraph(f"layer {layer_of(decision)}, rule {decision.source or decision.rule}, {_confined(decision)}"),
+            Paragraph(f"Something else would change it: {what_would_change(decision)}"),
+        )
+        facts = _described(line, policy.mode, decision)
+        show_answer(ShownFacts(facts, parts), process, as_json=arguments.json or text in {"-", ""})
     return EXIT_OK
 
 
@@ -230,16 +256,16 @@ def _confined(decision: Decision) -> str:
     return f"in the sandbox ({decision.sandbox})" if decision.sandbox else "outside the sandbox"
 
 
-def _test(arguments: Policy, process: Process) -> int:
+def _tried(name: str, process: Process) -> RulesReport:
     """Decide on each case of the file's `[[case]]` and compare with what it expects."""
-    rules, problems = _rules_of_file(arguments.text)
+    rules, problems = _rules_of_file(name)
     if problems:
         raise WrongPolicyError(problems[0])
-    table = tomllib.loads(Path(arguments.text).read_text("utf-8-sig"))
+    table = tomllib.loads(Path(name).read_text("utf-8-sig"))
     cases = table.get("case")
     if not isinstance(cases, list) or not cases:
         raise WrongPolicyError("The file has no [[case]]: each has `run`, `expect` and perhaps `mode`.")
-    failed = 0
+    failed: list[str] = []
     for number, case in enumerate(cast("list[object]", cases), 1):
         values = cast("dict[str, object]", case) if is_table(case) else {}
         line, expected, mode = values.get("run"), values.get("expect"), values.get("mode", "ask")
@@ -254,13 +280,9 @@ def _test(arguments: Policy, process: Process) -> int:
         policy = _Policy(str(mode), rules, reading_asks=reading_asks, around=around)
         decision = policy.decide(line)
         if decision.verdict.value != expected:
-            failed += 1
             is_now = f"expected {expected}, is {decision.verdict}: {decision.reason}"
-            write_line(f"case {number}: `{line}` in {mode}: {is_now}")
-    if failed:
-        return EXIT_ERROR
-    write_line("All cases are as expected.")
-    return EXIT_OK
+            failed.append(f"case {number}: `{line}` in {mode}: {is_now}")
+    return RulesReport(tuple(failed), "All cases are as expected.")
 
 
 BRINGS_NOTHING = (

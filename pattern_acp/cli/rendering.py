@@ -98,7 +98,7 @@ def _lines_of_table(part: Table | Bars, width: int | None) -> list[Line]:
     if part.form == "records":
         return _record_lines(part)
     if part.form == "lines" and width is not None:
-        return [_cut(line, width) for line in _entry_lines(part)]
+        return _entry_lines(part, width)
     return _table_lines(part, width)
 
 
@@ -136,7 +136,7 @@ def _table_lines(table: Table, width: int | None) -> list[Line]:
     ]
 
 
-def _entry_lines(table: Table) -> list[Line]:
+def _entry_lines(table: Table, width: int) -> list[Line]:
     lines: list[Line] = []
     head = ""
     for row in table.rows:
@@ -145,13 +145,14 @@ def _entry_lines(table: Table) -> list[Line]:
         for column, cell in zip(table.columns, row, strict=True):
             text = " ".join(printable(column.form.format(cell)).replace("`", "").split())
             if column.heads and text != head:
-                lines += [((text, "bold"),)] if not head else [(), ((text, "bold"),)]
+                lines += [*([()] if head else []), _cut(((text, "bold"),), width)]
                 head = text
             elif column.below:
-                below.append(((f"    {text}", column.style),))
+                whole: Line = ((f"    {text}", column.style),)
+                below.append(whole if column.code else _cut(whole, width))
             elif cell != column.usual and not column.heads:
                 line += [("  ", "")] * bool(line) + [(text, column.style)]
-        lines += [tuple(line), *below]
+        lines += [_cut(tuple(line), width), *below]
     return lines
 
 

@@ -59,6 +59,7 @@ class Column(Struct, frozen=True):
     title: str
     style: str = ""
     code: bool = False
+    """Something to copy: Markdown has it in backticks, and a terminal never cuts it where it has its own line."""
     limit: int = 0
     form: str = "{}"
     """The format in a record or line, which has no headings."""

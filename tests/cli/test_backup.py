@@ -9,11 +9,13 @@ import pytest
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import BackUp, BadUsage, Restore, Sweep
 from pattern_acp.cli.argv import parse_arguments
-from pattern_acp.cli.backup import backup_lines, run_backup, run_restore, run_sweep
+from pattern_acp.cli.backup import listed, run_backup, run_restore, run_sweep
+from pattern_acp.cli.rendering import lines_of, plain
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.retention import size_text
+from pattern_acp.recovery.backups import Backup
 
 
 @pytest.fixture
@@ -84,7 +86,7 @@ def test_what_serves_nothing_is_shown_and_goes_only_when_asked(process: Process,
 
 
 def test_a_path_with_blanks_stays_whole_in_a_narrow_terminal():
-    rows = [("2026-11-28 11:30", "backup", "1 MB", "/a folder/with blanks/and a copy.db")]
-    assert len(backup_lines(rows, None)) == 2
-    assert backup_lines(rows, 100) == backup_lines(rows, None)
-    assert backup_lines(rows, 40)[1:] == ["2026-11-28 11:30  backup  1 MB", rows[0][3]]
+    path = Path("/a folder/with many blanks/and a copy.db")
+    parts = listed((Backup(path, "backup", 0, 1_000_000),)).document
+    assert str(path) in "".join(text for text, _ in lines_of(parts, 20)[1])
+    assert len(plain(parts).splitlines()) == 2
