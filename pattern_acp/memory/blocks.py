@@ -130,17 +130,20 @@ class Block(Struct, frozen=True):
     """Double changes that nobody has repaired: both sides are in the text."""
 
 
+PERSONA_TEXT = "I am Pattern. I work in the user's code, and I remember what they teach me."
+"""First text of the persona block of the default persona."""
+
+
 def default_blocks(persona: str, project: str) -> tuple[BlockSpec, ...]:
     """The blocks that a persona and a project begin with, in the order they are shown.
 
     `project` is a project key, see `memory.project.project_key`.
     """
-    name = "Pattern" if persona == "default" else persona
     return (
         BlockSpec(
             BlockKey(Scope.PERSONA, persona, "persona"),
             "Who you are in every project: character, manner, what you learned about working well.",
-            f"I am {name}. I work in the user's code, and I remember what they teach me.",
+            PERSONA_TEXT if persona == "default" else PERSONA_TEXT.replace("Pattern", persona, 1),
         ),
         BlockSpec(
             BlockKey(Scope.PERSONA, persona, "human"),

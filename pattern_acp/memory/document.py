@@ -10,7 +10,8 @@ Facts it rests on, measured with loro 1.17.1:
   milliseconds. Only the latter is used, besides insert and delete.
 - an update whose predecessors are missing is parked without an error; `ImportStatus.pending` has to be read.
 - frontiers have no equality; their encoded form is sorted and so compares.
-- it takes 6 MB, and a turn that changes no memory needs no document, so it is imported with the first one.
+- it takes 6 MB, and a turn that changes no memory needs no document, so it is imported with the first one; a new home
+  begins with blocks whose documents are ready as bytes (`create_document`).
 """
 
 import json
@@ -18,6 +19,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
 
+from msgspec import Struct
+
+from pattern_acp.memory.blocks import PERSONA_TEXT
 from pattern_acp.memory.containers import perform, read_content, set_lines
 from pattern_acp.memory.edits import PlannedEdit, Splice
 from pattern_acp.memory.errors import BlockCorruptError, DocumentError
@@ -45,6 +49,21 @@ _ROOT, _TEXT_END = "cid:root-", ":Text"
 
 _OUT = "\ufffd"
 """Instead of a character that was taken out of a change."""
+
+
+PREPARED_PEER = 100
+"""The peer that wrote the documents that are prepared. It never writes anything else."""
+
+_PREPARED = {
+    "": (b"loro" + bytes(12) + b"X|{\xe2\x00\x04", EMPTY_FRONTIERS),
+    PERSONA_TEXT: (
+        b"loro" + bytes(12) + b"yd\x96O\x00\x04\x87\x01\x00K\x00K\x01\x10\x01d" + bytes(7) + b"\x01\x01" + bytes(5) +
+        b"\x05\x01\x00\x00\x01\x00\x06\x01\x04\x01\x02\x00\x00\x05\x04text\x00\x0e\x01\x04\x02\x01\x00\x02\x01\x00\x02"
+        b"\x01\x05\x02\x01K\x00LK" + PERSONA_TEXT.encode(),
+        b"\x01d\x94\x01",
+    ),
+}  # fmt: skip
+"""Update and frontiers of documents that say these texts, as loro exports them for `PREPARED_PEER`."""
 
 
 class _Change(TypedDict):
@@ -303,6 +322,40 @@ class BlockDocument:
             text = _shown(self._document, self.schema)
             self._document.checkout_to_latest()
             return text
+
+
+class CreatedDocument(Struct, frozen=True):
+    """Rows of a new document: its text, the change that brings it, that change's peer, and what later ones build on."""
+
+    text: str
+    update: bytes
+    peer: int
+    frontiers: bytes
+    base: bytes
+    archive: bytes
+
+
+def create_document(name: str, text: str, *, peer: int, schema: BlockSchema = TEXT) -> CreatedDocument:
+    """Create a document whose first change is `text`; the texts that every home begins with need no loro.
+
+    Raises:
+        ContentError: the text is not one of the schema.
+        DocumentError: loro refused.
+    """
+    prepared = _PREPARED.get(text) if isinstance(schema, TextSchema) else None
+    if prepared is not None:
+        update, frontiers = prepared
+        # One change is all of the history, so it is the base, too.
+        return CreatedDocument(text, update, PREPARED_PEER, frontiers, base=update, archive=update)
+    document = BlockDocument.create(name, text, peer=peer, schema=schema)
+    return CreatedDocument(
+        document.text,
+        document.export_update(EMPTY_FRONTIERS),
+        peer,
+        document.frontiers,
+        base=document.shallow_snapshot(),
+        archive=document.full_snapshot(),
+    )
 
 
 def text_of_snapshot(name: str, snapshot: bytes) -> str:

@@ -34,7 +34,7 @@ from pattern_acp.memory.block_loader import (
     whole_block,
 )
 from pattern_acp.memory.blocks import MOST_LIMIT, Block, BlockKey, BlockSpec, Scope, peer_in
-from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
+from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument, CreatedDocument, create_document
 from pattern_acp.memory.edits import (
     AnyEdit,
     Append,
@@ -215,7 +215,7 @@ def propose_creation(spec: BlockSpec, block_id: BlockId, *, peer: int) -> Propos
         LimitExceededError: the text is too long.
     """
     peer = peer_in(spec.key.owner, peer)
-    document = new_document(spec, peer=peer)
+    created = _create_document(spec, peer=peer)
     block = Block(
         block_id,
         spec.key,
@@ -232,12 +232,12 @@ def propose_creation(spec: BlockSpec, block_id: BlockId, *, peer: int) -> Propos
     return ProposedChange(
         block=block,
         operation=Operation.CREATE,
-        text=document.text,
-        update=document.export_update(EMPTY_FRONTIERS),
-        peer=peer,
+        text=created.text,
+        update=created.update,
+        peer=created.peer,
         frontiers_before=EMPTY_FRONTIERS,
-        frontiers_after=document.frontiers,
-        new_base=NewBase(document.shallow_snapshot(), document.full_snapshot()),
+        frontiers_after=created.frontiers,
+        new_base=NewBase(created.base, created.archive),
     )
 
 
@@ -481,15 +481,7 @@ def change_document(document: BlockDocument, block: Block, edit: AnyEdit, author
     return AppliedEdit(operation, open_conflicts(document.text, (*block.conflicts, *conflicts)))
 
 
-def new_document(spec: BlockSpec, *, peer: int) -> BlockDocument:
-    """The document of a new block.
-
-    Raises:
-        UnusableEditError: the label, the description or the limit is none that a block can have, or the text cannot be
-            stored.
-        ContentRefusedError: the text does not fit the schema; names the field.
-        LimitExceededError: the text is too long.
-    """
+def _create_document(spec: BlockSpec, *, peer: int) -> CreatedDocument:
     label = spec.key.label
     if not label.strip() or len(label) > LONGEST_LABEL or not label.isprintable():
         raise UnusableEditError(label, f"a label is one line of at most {LONGEST_LABEL} characters.")
@@ -498,12 +490,12 @@ def new_document(spec: BlockSpec, *, peer: int) -> BlockDocument:
     if not 1 <= spec.limit <= MOST_LIMIT:
         raise UnusableEditError(label, f"its limit must be from 1 to {MOST_LIMIT:,} characters.")
     try:
-        document = BlockDocument.create(label, storable_text(spec.text, label=label), peer=peer, schema=spec.schema)
+        created = create_document(label, storable_text(spec.text, label=label), peer=peer, schema=spec.schema)
     except ContentError as error:
         raise ContentRefusedError(label, str(error), error.field) from error
-    if len(document.text) > spec.limit:
-        raise LimitExceededError(label, current=0, limit=spec.limit, wanted=len(document.text))
-    return document
+    if len(created.text) > spec.limit:
+        raise LimitExceededError(label, current=0, limit=spec.limit, wanted=len(created.text))
+    return created
 
 
 def _change_text(document: BlockDocument, block: Block, edit: AnyEdit) -> tuple[Operation, tuple[Conflict, ...]]:

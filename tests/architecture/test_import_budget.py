@@ -106,6 +106,14 @@ def test_the_first_request_imports_no_command_line_of_httpx():
     assert loaded & {"click", "pygments", "rich", "httpx._main"} == set()
 
 
+def test_the_memory_that_a_home_begins_with_is_made_without_loro():
+    made = (
+        "from pattern_acp.memory.blocks import default_blocks; from pattern_acp.memory.store import propose_creation; "
+        "[propose_creation(spec, 'block_1', peer=7) for spec in default_blocks('default', '/project')]"
+    )
+    assert "loro" not in modules_after(made)
+
+
 def test_the_way_to_the_first_session_does_without_the_code_map():
     loaded = modules_after("import pattern_acp.bootstrap.sessions")
     assert [name for name in sorted(loaded) if name.startswith("pattern_acp.codemap")] == []

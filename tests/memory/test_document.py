@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
+from pattern_acp.memory.blocks import PERSONA_TEXT
+from pattern_acp.memory.document import EMPTY_FRONTIERS, PREPARED_PEER, BlockDocument, create_document
 from pattern_acp.memory.edits import Append, BlockEdit, Operation, PlannedEdit, Replace, Rewrite, Splice, plan_edit
 from pattern_acp.memory.errors import BlockCorruptError, DocumentError, UnusableEditError
 
@@ -35,6 +36,28 @@ def test_a_new_document_reads_its_text_and_can_be_loaded():
     loaded = BlockDocument.load("human", [document.export_update(EMPTY_FRONTIERS)], peer=8)
     assert loaded.text == "a\nb"
     assert loaded.frontiers == document.frontiers
+
+
+@pytest.mark.parametrize("text", ["", PERSONA_TEXT])
+def test_a_prepared_document_is_the_one_that_loro_makes(text: str):
+    made = BlockDocument.create("persona", text, peer=PREPARED_PEER)
+    created = create_document("persona", text, peer=7)
+    assert (created.update, created.frontiers) == (made.export_update(EMPTY_FRONTIERS), made.frontiers)
+    assert (created.text, created.peer, created.base, created.archive) == (
+        text, PREPARED_PEER, created.update, created.update
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", PERSONA_TEXT, "I am Ada."])
+def test_a_new_document_is_written_to_from_its_base_and_its_archive(text: str):
+    created = create_document("persona", text, peer=7)
+    for stored in (created.base, created.archive):
+        document = BlockDocument.load("persona", [stored], peer=8)
+        assert (document.text, document.frontiers) == (text, created.frontiers)
+        update = edit_document(document, Append("I like tea."))
+        assert update is not None
+        other = BlockDocument.load("persona", [created.update, update], peer=9)
+        assert (other.text, other.text_at(created.frontiers)) == (document.text, text)
 
 
 def test_an_empty_document_has_the_empty_version():
