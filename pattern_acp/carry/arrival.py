@@ -264,8 +264,10 @@ class ArrivalSurroundings:
                 state, about = "known", "it was deleted here"
         else:
             other = self.tx.one(QUERIES["block_of_label"], {"scope": scope, "owner": owner, "label": label})
-            # What the program made itself, and nobody wrote to, gives way.
-            if other is not None and other[1] == 1:
+            # A block that the program made itself, and nobody wrote to, gives way, or has nothing to bring.
+            if other is not None and all(one.event.actor == Actor.SYSTEM for one in events):
+                state, about = "known", "nobody has written to it"
+            elif other is not None and other[1] == 1:
                 state, about, differs = "conflict", "another block has this label here", True
         stores = tuple(dict.fromkeys(one.event.store for one in events))
         return Proposal(0, "memory", label, _whose(scope, owner), state, about, stores, cid, differs)

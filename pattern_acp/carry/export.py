@@ -209,6 +209,11 @@ def store_id(tx: Transaction) -> str:
     return "" if row is None else text(row[0])
 
 
+def stores_in(tx: Transaction) -> frozenset[str]:
+    """The constellations that events of this one were recorded in: its own, and those that anything came from."""
+    return frozenset({store_id(tx), *(text(row[0]) for row in tx.all(QUERIES["origin_stores"]))} - {""})
+
+
 def export(
     tx: Transaction,
     file: BinaryIO,

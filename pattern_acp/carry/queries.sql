@@ -9,6 +9,10 @@ e.seq, coalesce(o.store, :store), coalesce(o.store_seq, e.seq), coalesce(o.hash,
 -- What tells this constellation from all others: the hash of its first event, which no other has.
 SELECT hash FROM events ORDER BY seq LIMIT 1;
 
+-- name: origin_stores
+-- The other constellations that events came from.
+SELECT DISTINCT store FROM origins;
+
 -- name: events_about
 -- The events of some kinds about one block or entry, oldest first; both are JSON lists. Copies that came with a session
 -- tell what happened elsewhere.

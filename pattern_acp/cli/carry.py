@@ -192,7 +192,9 @@ async def take_or_show(
     elif asks_in is None or not sys.stdin.isatty() or not any(one.is_open for one in found.found):
         return found.unaccepted
     else:
-        show_parts(listed(found.found), asks_in, pager=False)
+        notes = (Paragraph(note, "note") for note in found.left_out)
+        show_parts((*listed(found.found), *notes), asks_in, pager=False)
+        found = replace(found, left_out=())
         choices = await asked(found.found, _ask_in_terminal, rule) or Choices({})
     return await found.take(choices, now_ms=SystemClock().now_ms())
 

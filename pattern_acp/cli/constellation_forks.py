@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.carry.arrival import Conflicts
-from pattern_acp.carry.export import Choice, ExportReport, export, store_id
+from pattern_acp.carry.export import Choice, ExportReport, export, store_id, stores_in
 from pattern_acp.carry.proposing import ImportedArchive, Importer, UnusableChoiceError, counted, look_at, opened
 from pattern_acp.cli.carry import choice_of, take_or_show
 from pattern_acp.cli.command_runner import constellation_path, open_for_command
@@ -84,7 +84,8 @@ async def fork_constellation(
     Raises:
         PatternError: there is no such constellation, the new one is there already, or it cannot be written.
     """
-    async with _exported(desk, name, project, persona, history) as (file, report), open_for_command(desk.of(new)) as to:
+    exported = _exported(desk, name, project, persona, history)
+    async with exported as (file, report, _), open_for_command(desk.of(new)) as to:
         if await to.read(store_id):
             raise UnusableChoiceError(
                 f"The constellation {new} is there already; choose another name, or merge into it."
@@ -109,16 +110,23 @@ async def merge_constellation(
     """
     if name == desk.process.loaded.settings.constellation:
         raise UnusableChoiceError(f"{name} is the constellation to merge into; --constellation names another one.")
-    async with _exported(desk, name, project, persona, history) as (file, report), open_for_command(desk.process) as to:
-        done = await _take(desk, to, file, accepts, conflicts)
+    exported = _exported(desk, name, project, persona, history)
+    async with exported as (file, report, stores), open_for_command(desk.process) as to:
+        is_fork = not stores.isdisjoint(await to.read(stores_in))
+        target = desk.process.loaded.settings.constellation
+        unrelated = () if is_fork else (f"{name} is no fork of {target}; merging it does what importing it would do.",)
+        done = await _take(desk, to, file, accepts, conflicts, unrelated)
     return replace(done, file=name, notes=(*done.notes, *report.left_out))
 
 
 @asynccontextmanager
 async def _exported(
     desk: ForkDesk, name: str, project: str, persona: str, history: str
-) -> AsyncGenerator[tuple[Path, ExportReport], None]:
-    """Write the chosen content of a constellation into a file beside it, which goes when the context ends."""
+) -> AsyncGenerator[tuple[Path, ExportReport, frozenset[str]], None]:
+    """Write the chosen content of a constellation into a file beside it, which goes when the context ends.
+
+    The last of it are the constellations that its events were recorded in.
+    """
     path = constellation_path(desk.of(name))
     if not await anyio.Path(path).exists():
         raise UnusableChoiceError(f"There is no constellation called {name}, or nothing was recorded in it yet.")
@@ -127,7 +135,8 @@ async def _exported(
         file = Path(folder, "fork.car")
         async with open_database(path, clock=SystemClock()) as database:
             report = await database.read(partial(_write, file, choice))
-        yield file, report
+            stores = await database.read(stores_in)
+        yield file, report, stores
 
 
 def _write(file: Path, choice: Choice, tx: Transaction) -> ExportReport:
@@ -136,10 +145,12 @@ def _write(file: Path, choice: Choice, tx: Transaction) -> ExportReport:
         return export(tx, into, choice, None, project_of_folder)
 
 
-async def _take(desk: ForkDesk, to: Database, file: Path, accepts: str, conflicts: str) -> ImportedArchive:
+async def _take(
+    desk: ForkDesk, to: Database, file: Path, accepts: str, conflicts: str, notes: tuple[str, ...] = ()
+) -> ImportedArchive:
     """Take over what the user accepts, or show what there is."""
     importer = Importer(desk.process.loaded.settings.persona, "", SystemClock())
     async with opened(file, importer) as (archive, left_out):
-        found = await look_at(to, archive, str(file), left_out=left_out)
+        found = await look_at(to, archive, str(file), left_out=(*notes, *left_out))
         environ = None if desk.is_program else desk.process.environ
         return await take_or_show(found, accepts, SIDES.get(conflicts), environ)

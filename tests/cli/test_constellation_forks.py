@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -83,13 +84,34 @@ def test_a_fork_begins_with_everything_and_a_merge_brings_back_what_it_learned(
     capsys.readouterr()
     assert run_with(typed("memory", "traps"), home) == 0
     assert "docker" not in capsys.readouterr().out
-    assert merged(home, capsys)["accepted"] is False
+    before = merged(home, capsys)
+    assert (before["accepted"], before["notes"]) == (False, [])
     assert merged(home, capsys, "--accept", "all")["facts"] == 1
     assert run_with(typed("memory", "traps"), home) == 0
     shown = capsys.readouterr().out
     assert all(each in shown for each in ("tabs", "docker", "7433"))
     again = merged(home, capsys, "--accept", "all")
     assert (again["facts"], again["blocks"]) == (0, 0)
+
+
+def test_a_constellation_that_is_no_fork_is_named_as_one_and_blocks_nobody_wrote_to_stay_out(
+    home: Process, trial: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    decide(home, "Use tabs everywhere.")
+    decide(trial, "Tests need docker.")
+
+    def open_ones(found: dict[str, object]) -> list[str]:
+        proposals = cast("list[dict[str, str]]", found["proposals"])
+        return [each["name"] for each in proposals if each["state"] != "known"]
+
+    found = merged(home, capsys)
+    assert open_ones(found) == ["Tests need docker."]
+    assert found["notes"] == ["trial is no fork of default; merging it does what importing it would do."]
+    edit(trial, tmp_path, "Likes tea.\n")
+    assert open_ones(merged(home, capsys)) == ["human", "Tests need docker."]
+    done = merged(home, capsys, "--accept", "all")
+    assert (done["blocks"], done["facts"]) == (1, 1)
+    assert merged(home, capsys)["notes"] == []
 
 
 def test_names_that_mean_nothing_are_one_sentence(home: Process, trial: Process, capsys: pytest.CaptureFixture[str]):
