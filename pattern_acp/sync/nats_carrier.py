@@ -2,20 +2,27 @@
 
 Owns: the connection and its deadlines. Must not know: what is in a segment. The server is asked for nothing but to keep
 objects by name: it may lose them, or show old ones, as any carrier may. An object is cut into messages of 128 kB, so
-that a segment may be larger than the server lets a message be.
+that a segment may be larger than the server lets a message be. Objects are written here rather than by the client, and
+in the form that it reads (https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-20.md), so that
+their messages begin with the device: a device finds what a killed process left half written, and removes it.
 """
 
+import json
 import logging
+import secrets
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from socket import gaierror
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import anyio
 import nats
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
+from nats.js import JetStreamContext, api
 from nats.js.object_store import ObjectStore
 
 from pattern_acp.sync.segments import SegmentName, SyncError, name_of
@@ -23,6 +30,11 @@ from pattern_acp.sync.segments import SegmentName, SyncError, name_of
 _LOGGER = logging.getLogger(__name__)
 
 BUCKET = "pattern-acp"
+STREAM = f"OBJ_{BUCKET}"
+"""The stream of the bucket."""
+
+_CHUNKS = f"$O.{BUCKET}.C."
+_CHUNK_BYTES = 128 * 1024
 
 ANSWER_SECONDS = 10.0
 """Longest wait for a list, or for a connection."""
@@ -33,13 +45,18 @@ MOVE_SECONDS = 60.0
 T = TypeVar("T")
 
 
+class _Bucket(NamedTuple):
+    objects: ObjectStore
+    stream: JetStreamContext
+
+
 class NatsCarrier:
     """Moves segments through a server of NATS. It connects when it is first used."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._client: Client | None = None
-        self._bucket: ObjectStore | None = None
+        self._bucket: _Bucket | None = None
         self._last: Sequence[SegmentName] = ()
 
     async def names(self) -> Sequence[SegmentName]:
@@ -50,28 +67,37 @@ class NatsCarrier:
     async def fetch(self, name: SegmentName) -> bytes:
         """See `Carrier.fetch`."""
 
-        async def get(bucket: ObjectStore) -> bytes:
-            return (await bucket.get(_object(name))).data or b""
+        async def get(bucket: _Bucket) -> bytes:
+            return (await bucket.objects.get(_object(name))).data or b""
 
         return await self._do(get, MOVE_SECONDS)
 
     async def put(self, name: SegmentName, content: bytes) -> None:
         """See `Carrier.put`."""
-        await self._do(lambda bucket: bucket.put(_object(name), content), MOVE_SECONDS)
+
+        async def write(bucket: _Bucket) -> None:
+            await _remove_unfinished(bucket, name.device)
+            try:
+                await _write(bucket.stream, name, content)
+            except nats.errors.Error:
+                await _remove_unfinished(bucket, name.device)
+                raise
+
+        await self._do(write, MOVE_SECONDS)
 
     async def remove(self, name: SegmentName) -> None:
         """See `Carrier.remove`."""
 
-        async def delete(bucket: ObjectStore) -> None:
+        async def delete(bucket: _Bucket) -> None:
             with suppress(nats.js.errors.NotFoundError):
-                await bucket.delete(_object(name))
+                await bucket.objects.delete(_object(name))
 
         await self._do(delete, ANSWER_SECONDS)
 
     async def news(self) -> None:
         """See `Carrier.news`."""
         try:
-            watcher = await self._do(lambda bucket: bucket.watch(ignore_deletes=True), ANSWER_SECONDS)
+            watcher = await self._do(lambda bucket: bucket.objects.watch(ignore_deletes=True), ANSWER_SECONDS)
             try:
                 there, has_begun = list[SegmentName](), False
                 # Those that are there come first, then a mark, then what is put there.
@@ -96,7 +122,7 @@ class NatsCarrier:
             with anyio.CancelScope(shield=True), anyio.move_on_after(1), suppress(nats.errors.Error, OSError):
                 await client.close()
 
-    async def _do(self, work: Callable[[ObjectStore], Awaitable[T]], seconds: float) -> T:
+    async def _do(self, work: Callable[[_Bucket], Awaitable[T]], seconds: float) -> T:
         try:
             with anyio.fail_after(seconds):
                 return await work(self._bucket or await self._connect())
@@ -104,7 +130,7 @@ class NatsCarrier:
             await self.close()
             raise SyncError(f"The server {self._url} of sync cannot be used: {_reason(error)}.") from error
 
-    async def _connect(self) -> ObjectStore:
+    async def _connect(self) -> _Bucket:
         failures: list[Exception] = []
 
         async def note(error: Exception) -> None:
@@ -126,18 +152,50 @@ class NatsCarrier:
             raise (failures or [TimeoutError()])[-1] from None
         stream = client.jetstream(timeout=ANSWER_SECONDS)  # pyright: ignore[reportUnknownMemberType]  the same
         try:
-            self._bucket = await stream.object_store(BUCKET)
+            objects = await stream.object_store(BUCKET)
         except nats.js.errors.NotFoundError:
-            self._bucket = await stream.create_object_store(BUCKET)  # pyright: ignore[reportUnknownMemberType]  the same
+            objects = await stream.create_object_store(BUCKET)  # pyright: ignore[reportUnknownMemberType]  the same
+        self._bucket = _Bucket(objects, stream)
         return self._bucket
 
 
-async def _list(bucket: ObjectStore) -> Sequence[SegmentName]:
+async def _list(bucket: _Bucket) -> Sequence[SegmentName]:
+    return sorted(name for info in await _objects(bucket) for name in _named(info.name))
+
+
+async def _objects(bucket: _Bucket) -> Sequence[api.ObjectInfo]:
     try:
-        found = await bucket.list(ignore_deletes=True)
+        return await bucket.objects.list(ignore_deletes=True)
     except nats.js.errors.NotFoundError:
         return ()
-    return sorted(name for info in found for name in _named(info.name))
+
+
+async def _write(stream: JetStreamContext, name: SegmentName, content: bytes) -> None:
+    """Put an object there: its pieces, then what makes an object of them."""
+    key = f"{name.device}-{secrets.token_hex(8)}"
+    pieces = [content[at : at + _CHUNK_BYTES] for at in range(0, len(content), _CHUNK_BYTES)]
+    for piece in pieces:
+        await stream.publish(_CHUNKS + key, piece)
+    info = {
+        "name": _object(name),
+        "bucket": BUCKET,
+        "nuid": key,
+        "size": len(content),
+        "chunks": len(pieces),
+        "digest": f"SHA-256={urlsafe_b64encode(sha256(content).digest()).decode()}",
+        "options": {"max_chunk_size": _CHUNK_BYTES},
+    }
+    about = urlsafe_b64encode(_object(name).encode()).decode()
+    await stream.publish(f"$O.{BUCKET}.M.{about}", json.dumps(info).encode(), headers={"Nats-Rollup": "sub"})
+
+
+async def _remove_unfinished(bucket: _Bucket, device: str) -> None:
+    """Remove pieces of a device that are of no object. One window of a device writes at a time."""
+    pieces = (await bucket.stream.stream_info(STREAM, subjects_filter=f"{_CHUNKS}>")).state.subjects or {}
+    whole = {f"{_CHUNKS}{info.nuid}" for info in await _objects(bucket)} if pieces else frozenset[str]()
+    for subject in pieces:
+        if subject.startswith(f"{_CHUNKS}{device}-") and subject not in whole:
+            await bucket.stream.purge_stream(STREAM, subject=subject)
 
 
 def _object(name: SegmentName) -> str:

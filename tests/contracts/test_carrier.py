@@ -94,6 +94,14 @@ async def test_what_is_removed_is_gone_for_all_and_may_be_removed_again(kind: Ki
             await there.fetch(ONE)
 
 
+async def test_what_is_put_there_again_is_the_later_one(kind: Kind):
+    async with kind.open() as here, kind.open() as there:
+        await here.put(ONE, b"first")
+        await here.put(ONE, b"again")
+        assert list(await there.names()) == [ONE]
+        assert await there.fetch(ONE) == b"again"
+
+
 async def test_it_tells_that_something_came(kind: Kind):
     async with kind.open() as here, kind.open() as there:
         await there.names()

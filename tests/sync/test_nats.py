@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import anyio
+import nats
 import pytest
 
-from pattern_acp.sync.nats_carrier import NatsCarrier
+from pattern_acp.sync.nats_carrier import BUCKET, STREAM, NatsCarrier
 from pattern_acp.sync.segments import SegmentName, SyncError
+from tests.support.halting_proxy import HaltingProxy, halting_proxy
 from tests.support.nats_server import NatsServer, nats_server
 from tests.support.process import agent_environment
 
@@ -49,24 +51,87 @@ async def test_a_server_that_is_full_is_named_and_nothing_half_is_left(tmp_path:
         server.kill()
 
 
+async def pieces(server: NatsServer, device: str) -> int:
+    """The messages of segments of a device that a server has, also of those that are not whole."""
+    client = await nats.connect(server.url)  # pyright: ignore[reportUnknownMemberType]  its options are untyped
+    stream = client.jetstream()  # pyright: ignore[reportUnknownMemberType]  the same
+    found = await stream.stream_info(STREAM, subjects_filter=f"$O.{BUCKET}.C.>")
+    await client.close()
+    return sum(number for subject, number in (found.state.subjects or {}).items() if device in subject)
+
+
+async def test_what_was_left_half_written_goes_with_the_next_segment_of_the_same_device(tmp_path: Path):
+    other = SegmentName("device_" + "2" * 32, 1, whole=True)
+
+    async def cut_off(server: NatsServer, name: SegmentName) -> None:
+        async with halting_proxy(server.port, 1_000_000) as proxy, anyio.create_task_group() as tasks:
+            tasks.start_soon(NatsCarrier(proxy.url).put, name, bytes(4_000_000))
+            await proxy.halted.wait()
+            tasks.cancel_scope.cancel()
+
+    with nats_server(tmp_path / "server") as server:
+        for name in (NAME, other):
+            await cut_off(server, name)
+            assert await pieces(server, name.device) > 1
+        carrier = NatsCarrier(server.url)
+        assert list(await carrier.names()) == []
+        await carrier.put(SegmentName(NAME.device, 2), b"next")
+        assert await pieces(server, NAME.device) == 1
+        # The other device may be writing just now.
+        assert await pieces(server, other.device) > 1
+        await carrier.put(SegmentName(NAME.device, 3), b"third")
+        assert [await carrier.fetch(name) for name in await carrier.names()] == [b"next", b"third"]
+        await carrier.close()
+
+
+def run(home: Path, *words: str, typed: str = "", code: int = 0) -> str:
+    """What a command writes, to stderr too where it fails."""
+    command = [sys.executable, "-m", "pattern_acp", *words]
+    environment = agent_environment(home)
+    done = subprocess.run(command, input=typed, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def homes_at(folder: Path, **urls: str) -> list[Path]:
+    """Homes of devices with the same key, each with its address of the server."""
+    homes = [folder / name for name in urls]
+    for home in homes:
+        home.mkdir()
+        (home / "config.toml").write_text(f'[sync]\nurl = "{urls[home.name]}"\n', encoding="utf-8")
+    first, *others = homes
+    key = json.loads(run(first, "sync", "key", "new", "--file", "--json"))["sync_key"]
+    for home in others:
+        run(home, "sync", "key", "set", "--file", typed=key)
+    return homes
+
+
+@pytest.mark.e2e
+async def test_a_server_that_does_not_answer_is_one_sentence_and_costs_time_alone(tmp_path: Path):
+    def without_answer(desktop: Path) -> None:
+        run(desktop, "memory", "decision", "Use tabs everywhere.")
+        assert "cannot be used: it does not answer in time." in run(desktop, "sync", code=1)
+        assert "does not answer in time." in run(desktop, "sync", "status")
+
+    def with_answer(desktop: Path, laptop: Path, proxy: HaltingProxy) -> None:
+        anyio.from_thread.run_sync(proxy.resume)
+        run(desktop, "sync")
+        assert "does not answer" not in run(desktop, "sync", "status")
+        assert "1 fact came" in run(laptop, "sync")
+
+    with nats_server(tmp_path / "server") as server:
+        async with halting_proxy(server.port, 0) as proxy:
+            desktop, laptop = await anyio.to_thread.run_sync(
+                lambda: homes_at(tmp_path, desktop=proxy.url, laptop=server.url)
+            )
+            await anyio.to_thread.run_sync(without_answer, desktop)
+            await anyio.to_thread.run_sync(with_answer, desktop, laptop, proxy)
+
+
 @pytest.mark.e2e
 def test_two_processes_on_two_homes_have_the_same_memory(tmp_path: Path):
     with nats_server(tmp_path / "server") as server:
-        homes = [tmp_path / name for name in ("desktop", "laptop")]
-        for home in homes:
-            home.mkdir()
-            (home / "config.toml").write_text(f'[sync]\nurl = "{server.url}"\n', encoding="utf-8")
-
-        def run(home: Path, *words: str, typed: str = "") -> str:
-            command = [sys.executable, "-m", "pattern_acp", *words]
-            environment = agent_environment(home)
-            done = subprocess.run(command, input=typed, env=environment, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-            return done.stdout
-
-        desktop, laptop = homes
-        key = json.loads(run(desktop, "sync", "key", "new", "--file", "--json"))["sync_key"]
-        run(laptop, "sync", "key", "set", "--file", typed=key)
+        desktop, laptop = homes_at(tmp_path, desktop=server.url, laptop=server.url)
         run(desktop, "memory", "decision", "Use tabs everywhere.")
         run(desktop, "sync")
         assert "1 fact came" in run(laptop, "sync")
