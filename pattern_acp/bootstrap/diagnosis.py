@@ -9,7 +9,7 @@ import stat
 import sys
 import sysconfig
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import anyio
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp import __version__
@@ -27,6 +26,7 @@ from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.codemap.grammars import LANGUAGES, absent_grammars
+from pattern_acp.commands.document import Column, Heading, Paragraph, Part, Result, Table, columns
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import known_secrets
 from pattern_acp.config.settings import (
@@ -62,7 +62,6 @@ from pattern_acp.providers.endpoints import sent_openly
 from pattern_acp.providers.registry import Providers
 from pattern_acp.recovery.backups import lost_constellation
 from pattern_acp.recovery.checks import Finding, Health, Repair, check_environment, verify
-from pattern_acp.session.constellation import Constellation
 
 
 def key_findings(settings: Settings, keys: KeysOfPerson) -> list[Finding]:
@@ -118,15 +117,140 @@ PROBE_SECONDS = 5.0
 """Longest wait for a provider to answer."""
 
 
-class Diagnosis(Struct, frozen=True):
+SETTING = "Setting "
+"""Prefix of findings about settings in use; they have a table of their own."""
+
+ALWAYS_SHOWN = (
+    "pattern-acp",
+    "Constellation file",
+    "Configuration",
+    "Log",
+    "Provider ",
+    "Model",
+    "Disk usage",
+    "Verified ",
+)
+"""Prefixes of findings that inform even when all is well: what is used, and where it is."""
+
+STYLES = {Health.OK: "green", Health.NOTE: "yellow", Health.BROKEN: "bold red"}
+
+WHOLE = "`pattern-acp doctor --all`"
+
+DETAIL_SHOWN = 600
+"""Characters of a finding that Markdown shows."""
+
+
+class Diagnosis(Result, frozen=True):
     """Everything that was found."""
 
     findings: tuple[Finding, ...]
+    whole: bool = False
+    """Show findings that all is well one by one, too."""
+    repaired: tuple[tuple[Repair, str], ...] | None = None
+    """Repairs that were done, each with a sentence; None where nobody asked for them."""
 
     @property
     def is_usable(self) -> bool:
         """True when everything that is needed works."""
         return all(finding.health is not Health.BROKEN for finding in self.findings)
+
+    @property
+    def is_failure(self) -> bool:
+        """True when something that is needed is broken."""
+        return not self.is_usable
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """The repairs, a table of findings, one of settings, and a sentence that sums up."""
+        rows = rows_of(self.findings, whole=self.whole)
+        settings = [one for one in rows if is_setting(one)]
+        done = () if self.repaired is None else ("Nothing can be repaired without a decision of yours.",)
+        return (
+            *map(Paragraph, [sentence for _, sentence in self.repaired or ()] or done),
+            _table([one for one in rows if not is_setting(one)]),
+            *((Paragraph(""), Heading("Settings"), _table(settings)) if settings else ()),
+            Paragraph(""),
+            Paragraph(self.summary, STYLES[Health.OK if self.is_usable else Health.BROKEN]),
+        )
+
+    @property
+    def value(self) -> object:
+        """`ok`, the findings with the repair that each has, and what was repaired."""
+        findings = [
+            {
+                "name": one.name,
+                "health": one.health.value,
+                "detail": one.detail,
+                "remedy": one.remedy,
+                "code": one.code or None,
+                "repair": _facts(one.repair) if one.repair else None,
+            }
+            for one in self.findings
+        ]
+        repaired = [{**_facts(one), "done": sentence} for one, sentence in self.repaired or ()]
+        return {"ok": self.is_usable, "findings": findings, "repaired": repaired}
+
+    @property
+    def summary(self) -> str:
+        """The diagnosis in one sentence."""
+        broken = [finding.name for finding in self.findings if finding.health is Health.BROKEN]
+        notes = sum(finding.health is Health.NOTE for finding in self.findings)
+        if broken:
+            return f"Broken: {', '.join(broken)}."
+        if notes:
+            return f"Everything that is needed works; {plural(notes, 'remark')} above."
+        return "Everything that is needed works."
+
+
+def _facts(wanted: Repair) -> dict[str, str | bool]:
+    return {"action": wanted.action, "target": wanted.target, "safe": wanted.safe}
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    heads = columns(
+        Column("State", styles={health.value: style for health, style in STYLES.items()}),
+        Column("What", "bold"),
+        Column("Detail", limit=DETAIL_SHOWN, lines=True),
+    )
+    return Table(heads, tuple((one.health.value, _name(one), _told(one)) for one in findings))
+
+
+def _name(finding: Finding) -> str:
+    return finding.name.removeprefix(SETTING) if is_setting(finding) else finding.name
+
+
+def _told(finding: Finding) -> str:
+    """The finding with the failure code that `pattern-acp explain` knows, and below it what to do."""
+    detail = f"{finding.detail} [{finding.code}]" if finding.code else finding.detail
+    return f"{detail}\nRemedy: {finding.remedy}" if finding.remedy else detail
+
+
+def rows_of(findings: Sequence[Finding], *, whole: bool) -> list[Finding]:
+    """Order the findings: broken, remarks, then what is well: all of it, or what informs and a count of the rest."""
+    attention = [one for health in (Health.BROKEN, Health.NOTE) for one in findings if one.health is health]
+    well = [one for one in findings if one.health is Health.OK]
+    checks, settings = [one for one in well if not is_setting(one)], [one for one in well if is_setting(one)]
+    if whole:
+        return [*attention, *checks, *settings]
+    rows = [*attention, *(one for one in checks if not _is_counted(one))]
+    if counted := [one.name for one in checks if _is_counted(one)]:
+        rows.append(Finding(f"{len(counted)} more", Health.OK, f"{', '.join(counted)} ({WHOLE} tells more)"))
+    rows += [one for one in settings if not _is_counted(one)]
+    if untouched := sum(map(_is_counted, settings)):
+        rows.append(Finding(f"{SETTING}{untouched} more", Health.OK, f"have their defaults ({WHOLE} lists them)"))
+    return rows
+
+
+def _is_counted(finding: Finding) -> bool:
+    """Tell whether a finding that all is well is only counted, since no user looks for it."""
+    if is_setting(finding):
+        return finding.detail.endswith(FROM_DEFAULT)
+    return not finding.name.startswith(ALWAYS_SHOWN)
+
+
+def is_setting(finding: Finding) -> bool:
+    """Tell whether a finding shows the value of a setting with nothing wrong."""
+    return finding.name.startswith(SETTING) and finding.health is Health.OK
 
 
 def _worker_folders() -> list[Finding]:
@@ -180,22 +304,6 @@ async def diagnose(
 
 FROM_DEFAULT = " from default"
 """Suffix of the detail of a finding about a setting that nobody set."""
-
-
-async def report(process: Process, shared: Constellation) -> str:
-    """The diagnosis as Markdown, for /doctor."""
-    diagnosis = await diagnose(process, shared.database, shared.indexer)
-    marks = {Health.OK: "✓", Health.NOTE: "•", Health.BROKEN: "✗"}
-    lines = ["| | | |", "| --- | --- | --- |"]
-    settings = (one for one in diagnosis.findings if one.name.startswith("Setting "))
-    untouched = [one for one in settings if one.detail.endswith(FROM_DEFAULT)]
-    for finding in diagnosis.findings:
-        if finding in untouched:
-            continue
-        detail = f"{finding.detail} **{finding.remedy}**" if finding.remedy else finding.detail
-        lines.append(f"| {marks[finding.health]} | {finding.name} | {detail.replace('|', chr(92) + '|')} |")
-    others = f"{len(untouched)} settings are as they come; `pattern-acp doctor --all` in a terminal lists them."
-    return "\n".join((*lines, "", others))
 
 
 def _versions() -> list[Finding]:

@@ -25,6 +25,7 @@ from pattern_acp.bootstrap.constellation import open_constellation, open_provide
 from pattern_acp.bootstrap.credentials import StoredLogins
 from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
+from pattern_acp.commands.document import Result
 from pattern_acp.config.providers import key_variables
 from pattern_acp.config.settings import LspSettings, Settings
 from pattern_acp.config.variables import INSIDE_VARIABLE
@@ -319,14 +320,14 @@ def _git_status(environment: Mapping[str, str]) -> Callable[[str, float], Awaita
     return ask
 
 
-def _diagnose(process: Process, shared: Constellation) -> Callable[[], Awaitable[str]]:
-    async def diagnose() -> str:
+def _diagnose(process: Process, shared: Constellation) -> Callable[[], Awaitable[Result]]:
+    async def look() -> Result:
         # Late: the first answers should not wait for the import of what a user seldom asks for.
-        from pattern_acp.bootstrap.diagnosis import report
+        from pattern_acp.bootstrap.diagnosis import diagnose
 
-        return await report(process, shared)
+        return await diagnose(process, shared.database, shared.indexer)
 
-    return diagnose
+    return look
 
 
 async def beside_sessions(name: str, work: Callable[[], Awaitable[None]]) -> None:

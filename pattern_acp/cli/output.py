@@ -40,7 +40,9 @@ def lay_out(rows: Sequence[Sequence[str]], width: int | None = None) -> list[lis
     """
     if not rows:
         return []
-    natural = [max(cells_of(cell) for cell in column) for column in zip(*rows, strict=True)]
+    natural = [
+        max(cells_of(line) for cell in column for line in cell.split("\n")) for column in zip(*rows, strict=True)
+    ]
     widths = natural if width is None else _narrowed(natural, rows, width)
     return [_row_lines(row, widths) for row in rows]
 
@@ -82,7 +84,10 @@ def _narrowed(natural: Sequence[int], rows: Sequence[Sequence[str]], width: int)
 
 
 def _row_lines(row: Sequence[str], widths: Sequence[int]) -> list[tuple[str, ...]]:
-    folded = [fold(cell, width) for cell, width in zip(row, widths, strict=True)]
+    folded = [
+        [piece for line in cell.split("\n") for piece in fold(line, width)]
+        for cell, width in zip(row, widths, strict=True)
+    ]
     last = len(widths) - 1
     return [
         tuple(
@@ -181,21 +186,6 @@ def finish_output() -> None:
 def printable(text: str) -> str:
     """`text` without characters that steer a terminal; line ends and tabs stay."""
     return "".join(each for each in text if each in "\n\t" or each.isprintable())
-
-
-def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """Left-aligned columns two blanks apart, without trailing blanks; with a `width`, folded at blanks to fit it."""
-    cells = [tuple(headings), *(tuple(printable(cell).replace("\n", " ") for cell in row) for row in rows)]
-    return "\n".join("".join(line).rstrip() for lines in lay_out(cells, width) for line in lines)
-
-
-def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Write a table to stdout: one that fits the terminal, or one line a row in a pipe.
-
-    Raises:
-        OutputClosed: the reader went away.
-    """
-    write_line(format_table(headings, rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None))
 
 
 def _folded(sentence: str, stream: TextIO) -> str:

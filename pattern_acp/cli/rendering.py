@@ -126,9 +126,18 @@ def _record_lines(table: Table) -> list[Line]:
 
 def _table_lines(table: Table, width: int | None) -> list[Line]:
     heads = tuple((one.title.upper(), "bold") for one in table.columns)
-    body = (tuple((cell, one.style) for cell, one in zip(row, table.columns, strict=True)) for row in table.rows)
+    body = (
+        tuple(
+            (
+                cell if one.lines and width is not None else " ".join(cell.split()),
+                one.styles.get(cell, one.style),
+            )
+            for cell, one in zip(row, table.columns, strict=True)
+        )
+        for row in table.rows
+    )
     rows = [heads, *body]
-    cells = [[printable(" ".join(text.replace("`", "").split())) for text, _ in row] for row in rows]
+    cells = [[printable(text.replace("`", "")) for text, _ in row] for row in rows]
     return [
         tuple((text, style) for text, (_, style) in zip(folded, row, strict=True))
         for row, lines in zip(rows, lay_out(cells, width), strict=True)

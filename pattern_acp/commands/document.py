@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pattern_acp.domain.text_limits import with_visible_characters
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
@@ -73,6 +73,10 @@ class Column(Struct, frozen=True):
     """A cell that lines leave out."""
     below: bool = False
     """Lines of a terminal have it below their other cells."""
+    styles: dict[str, str] = field(default_factory=dict[str, str])
+    """The styles of cells by their text, where they have their own."""
+    lines: bool = False
+    """A terminal begins each line of the cell anew."""
 
 
 class Table(Struct, frozen=True):

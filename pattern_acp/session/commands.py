@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from pattern_acp.commands.document import Result, Said
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.about_user import is_about_user
@@ -176,11 +177,11 @@ async def run_mcp(session: "Session", argument: str) -> str:
     return session.mcp.report()
 
 
-async def run_doctor(session: "Session", argument: str) -> str:
+async def run_doctor(session: "Session", argument: str) -> Result:
     """Check what this agent needs."""
     del argument
     diagnose = session.constellation.diagnose
-    return await diagnose() if diagnose is not None else "Run `pattern-acp doctor` in a terminal."
+    return await diagnose() if diagnose is not None else Said("Run `pattern-acp doctor` in a terminal.")
 
 
 def one_line(text: str, limit: int = 240) -> str:

@@ -8,6 +8,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
+from pattern_acp.commands.document import Result
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import LspSettings, Settings
 from pattern_acp.db.connection import Database
@@ -148,8 +149,8 @@ class Constellation(Struct):
     """Why that model was chosen, in a sentence."""
     problems: tuple[str, ...] = ()
     """Sentences about settings that could not be used."""
-    diagnose: Callable[[], Awaitable[str]] | None = None
-    """Writes the report of /doctor as Markdown."""
+    diagnose: Callable[[], Awaitable[Result]] | None = None
+    """Checks what this agent needs, for /doctor."""
     settings_for: Callable[[str], ProjectSettings] | None = None
     """The settings with a project's `.pattern/config.toml` taken in; reads files, so it runs in a worker thread."""
     tell_forgetting: "Callable[[], Awaitable[Tell]] | None" = None

@@ -187,7 +187,7 @@ async def test_doctor_in_the_thread_leaves_out_settings_that_nobody_set():
             said = agent.editor.said()
             assert "77 from" in said
             assert "max_model_requests" not in said
-            assert "settings are as they come" in said
+            assert "have their defaults" in said
 
 
 async def test_a_persona_of_the_persons_own_is_who_answers():

@@ -1,6 +1,5 @@
 """The diagnosis, on a screen, through a pipe and as JSON."""
 
-import io
 import json
 import os
 from pathlib import Path
@@ -8,12 +7,12 @@ from pathlib import Path
 import anyio
 import pytest
 from inline_snapshot import snapshot
-from rich.console import Console
 
 from pattern_acp.bootstrap.diagnosis import Diagnosis
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.cli.arguments import Doctor
-from pattern_acp.cli.doctor import in_folder, print_lines, print_table, run_doctor, summary
+from pattern_acp.cli.doctor import in_folder, run_doctor
+from pattern_acp.cli.rendering import lines_of, plain
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
@@ -26,77 +25,72 @@ NOTE = Finding("Text search", Health.NOTE, "ripgrep is not installed; our own se
 BROKEN = Finding("Database", Health.BROKEN, "The file is damaged.", "Restore a backup.")
 
 
-class Utf8Text(io.StringIO):
-    encoding = "utf-8"
+def shown(*findings: Finding, width: int | None = None, whole: bool = True) -> str:
+    lines = lines_of(Diagnosis(findings, whole).document, width)
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
 
 
-def table(*findings: Finding, width: int = 60, whole: bool = True) -> str:
-    out = Utf8Text()
-    print_table(
-        Diagnosis(findings), Console(file=out, width=width, color_system=None, legacy_windows=False), whole=whole
-    )
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
-
-
-def test_findings_and_settings_have_a_table_each():
-    assert table(OK, SETTING, NOTE) == snapshot("""\
-•  Text search  ripgrep is not installed; our own search is
-                used.
-                → Install ripgrep.
-✓  Python       3.11.7
+def test_a_terminal_has_settings_below_the_findings_and_remedies_on_lines_of_their_own():
+    assert shown(OK, SETTING, NOTE, width=60) == snapshot("""\
+STATE  WHAT         DETAIL
+note   Text search  ripgrep is not installed; our own search
+                    is used.
+                    Remedy: Install ripgrep.
+ok     Python       3.11.7
 
 Settings
-✓  mode  ask from default
+STATE  WHAT  DETAIL
+ok     mode  ask from default
 
 Everything that is needed works; 1 remark above.\
 """)
 
 
 def test_what_is_broken_comes_first_and_in_the_last_sentence():
-    assert table(OK, BROKEN) == snapshot("""\
-✗  Database  The file is damaged.
-             → Restore a backup.
-✓  Python    3.11.7
+    assert shown(OK, BROKEN, width=60) == snapshot("""\
+STATE   WHAT      DETAIL
+broken  Database  The file is damaged.
+                  Remedy: Restore a backup.
+ok      Python    3.11.7
+
+Broken: Database.\
+""")
+    [(_, style)] = lines_of(Diagnosis((BROKEN,)).document)[-1]
+    assert style == "bold red"
+
+
+def test_a_pipe_gets_one_line_a_finding():
+    assert shown(OK, NOTE) == snapshot("""\
+STATE  WHAT         DETAIL
+note   Text search  ripgrep is not installed; our own search is used. Remedy: Install ripgrep.
+ok     Python       3.11.7
+
+Everything that is needed works; 1 remark above.\
+""")
+
+
+def test_what_is_well_is_counted_where_its_place_or_value_tells_nothing():
+    chosen = Finding("Setting persona", Health.OK, "mallory from $PATTERN_ACP_PERSONA")
+    log, cache = Finding("Log", Health.OK, "/state/log"), Finding("Cache", Health.OK, "/cache")
+    system = Finding("System", Health.OK, "Linux")
+    assert shown(OK, log, SETTING, chosen, cache, system, NOTE, BROKEN, whole=False) == snapshot("""\
+STATE   WHAT         DETAIL
+broken  Database     The file is damaged. Remedy: Restore a backup.
+note    Text search  ripgrep is not installed; our own search is used. Remedy: Install ripgrep.
+ok      Log          /state/log
+ok      3 more       Python, Cache, System (pattern-acp doctor --all tells more)
+
+Settings
+STATE  WHAT     DETAIL
+ok     persona  mallory from $PATTERN_ACP_PERSONA
+ok     1 more   have their defaults (pattern-acp doctor --all lists them)
 
 Broken: Database.\
 """)
 
 
-@pytest.mark.parametrize("width", [40, 80, 120])
-def test_no_line_is_wider_than_the_screen(width: int):
-    path = Finding("Log", Health.OK, "/a/very/long/path" * 20)
-    assert max(len(line) for line in table(OK, path, NOTE, SETTING, width=width).splitlines()) <= width
-
-
-def test_a_pipe_gets_one_line_a_finding(capsys: pytest.CaptureFixture[str]):
-    print_lines(Diagnosis((OK, NOTE)), whole=True)
-    assert capsys.readouterr().out == snapshot("""\
-STATE  WHAT         DETAIL
-note   Text search  ripgrep is not installed; our own search is used. Remedy: Install ripgrep.
-ok     Python       3.11.7
-Everything that is needed works; 1 remark above.
-""")
-
-
-def test_what_is_well_is_counted_where_its_place_or_value_tells_nothing(capsys: pytest.CaptureFixture[str]):
-    chosen = Finding("Setting persona", Health.OK, "mallory from $PATTERN_ACP_PERSONA")
-    log, cache = Finding("Log", Health.OK, "/state/log"), Finding("Cache", Health.OK, "/cache")
-    system = Finding("System", Health.OK, "Linux")
-    print_lines(Diagnosis((OK, log, SETTING, chosen, cache, system, NOTE, BROKEN)), whole=False)
-    assert capsys.readouterr().out == snapshot("""\
-STATE   WHAT             DETAIL
-broken  Database         The file is damaged. Remedy: Restore a backup.
-note    Text search      ripgrep is not installed; our own search is used. Remedy: Install ripgrep.
-ok      Log              /state/log
-ok      3 more           Python, Cache, System (--all tells more)
-ok      Setting persona  mallory from $PATTERN_ACP_PERSONA
-ok      Setting 1 more   have their defaults (--all lists them)
-Broken: Database.
-""")
-
-
 def test_a_file_cannot_steer_the_terminal():
-    assert "\x1b" not in table(Finding("Setting not used", Health.NOTE, "key \x1b[2J", "remove \x1b[2J"))
+    assert "\x1b" not in plain(Diagnosis((Finding("Setting x", Health.NOTE, "key \x1b[2J", "use \x1b[2J"),)).document)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +103,7 @@ def test_a_file_cannot_steer_the_terminal():
     ],
 )
 def test_the_summary_is_one_sentence(findings: tuple[Finding, ...], sentence: str):
-    assert summary(Diagnosis(findings)) == sentence
+    assert Diagnosis(findings).summary == sentence
 
 
 def test_json_is_one_object_and_the_exit_code_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -122,9 +116,9 @@ def test_json_is_one_object_and_the_exit_code_tells(tmp_path: Path, capsys: pyte
     database.parent.mkdir(parents=True)
     database.write_bytes(b"not a database, and long enough to be taken for one" * 100)
     assert run_doctor(Doctor(), process) == 1
-    shown = capsys.readouterr().out
-    assert "Broken: Database." in shown
-    assert " [database.corrupt] Remedy: " in shown
+    said = capsys.readouterr().out
+    assert "Broken: Database." in said
+    assert " [database.corrupt] Remedy: " in said
 
 
 def test_a_constellation_that_is_gone_though_it_can_be_had_back_is_broken(
@@ -157,9 +151,9 @@ def test_repairs_that_lose_nothing_are_done_when_asked_for(tmp_path: Path, capsy
     path = process.loaded.paths.constellation_path("default")
     anyio.run(_make, path)
     assert run_doctor(Doctor(repair=True, verify=True), process) == 0
-    shown = capsys.readouterr().out
-    assert "Nothing can be repaired" in shown
-    assert "Verified journal" in shown
+    said = capsys.readouterr().out
+    assert "Nothing can be repaired" in said
+    assert "Verified journal" in said
     leftover = path.with_name("constellation.db.restoring")
     leftover.touch()
     os.utime(leftover, (1, 1))

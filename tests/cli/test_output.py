@@ -1,6 +1,7 @@
 """Plain output to terminals and pipes."""
 
 import io
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
@@ -11,13 +12,17 @@ from pattern_acp.cli.output import (
     OutputClosed,
     cells_of,
     fold,
-    format_table,
+    lay_out,
     printable,
     write_error,
     write_json,
     write_line,
     write_sentence,
 )
+
+
+def table(*rows: Sequence[str], width: int | None = None) -> str:
+    return "\n".join("".join(line).rstrip() for lines in lay_out(rows, width) for line in lines)
 
 
 def test_lines_go_to_stdout_and_errors_to_stderr_as_one_line(capsys: pytest.CaptureFixture[str]):
@@ -35,14 +40,14 @@ def test_characters_that_steer_a_terminal_are_left_out():
 
 
 def test_a_table_is_aligned_and_carries_no_trailing_blanks():
-    assert format_table(("ID", "TITLE"), [("a", "long title"), ("bbb", "x\ny")]) == (
-        "ID   TITLE\na    long title\nbbb  x y"
+    assert table(("ID", "TITLE"), ("a", "long title"), ("bbb", "x\ny z")) == (
+        "ID   TITLE\na    long title\nbbb  x\n     y z"
     )
 
 
 def test_a_table_that_is_wider_than_the_terminal_is_folded_at_blanks():
     rows = [("provider.overloaded", "It limits the rate, or is broken."), ("tool.failed", "A tool failed.")]
-    assert format_table(("CODE", "MEANING"), rows, 40) == (
+    assert table(("CODE", "MEANING"), *rows, width=40) == (
         "CODE                 MEANING\n"
         "provider.overloaded  It limits the rate,\n"
         "                     or is broken.\n"
@@ -52,7 +57,7 @@ def test_a_table_that_is_wider_than_the_terminal_is_folded_at_blanks():
 
 def test_a_path_that_is_wider_than_the_terminal_stays_whole_to_be_copied():
     path = "/" + "long/" * 20 + "file.db"
-    assert path in format_table(("KIND", "FILE", "WHY"), [("made by hand", path, "it was asked for")], 40)
+    assert path in table(("KIND", "FILE", "WHY"), ("made by hand", path, "it was asked for"), width=40)
 
 
 @given(
@@ -61,7 +66,7 @@ def test_a_path_that_is_wider_than_the_terminal_stays_whole_to_be_copied():
 )
 def test_folding_a_table_loses_no_word_and_keeps_to_the_width_where_words_allow(rows: list[list[str]], width: int):
     words = [word for row in rows for cell in row for word in cell.split()]
-    shown = format_table(("A", "B", "C"), rows, width)
+    shown = table(("A", "B", "C"), *rows, width=width)
     assert sorted(shown.split()) == sorted([*words, "A", "B", "C"])
     longest = max((cells_of(word) for word in words), default=1)
     if 3 * longest + 4 <= width:
@@ -80,7 +85,7 @@ def test_a_sentence_is_folded_at_blanks_on_a_terminal_and_whole_in_a_pipe(column
 
 
 def test_wide_characters_take_two_cells_of_a_column():
-    assert format_table(("T", "N"), [("漢字", "1"), ("ab", "2")]) == "T     N\n漢字  1\nab    2"
+    assert table(("T", "N"), ("漢字", "1"), ("ab", "2")) == "T     N\n漢字  1\nab    2"
 
 
 def test_a_stream_that_knows_few_characters_shows_what_it_can():
