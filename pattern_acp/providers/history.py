@@ -7,7 +7,7 @@ Everything here depends on a message and those before it only, so that a longer 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from operator import is_
 
 from msgspec.structs import replace
@@ -61,16 +61,17 @@ _NAME_CHARACTERS = 64
 """Longest tool name that OpenAI allows; Anthropic allows twice as many."""
 
 
-def pair_calls(messages: Sequence[Message], used: set[str] | None = None) -> tuple[Message, ...]:
+def pair_calls(messages: Sequence[Message], used: MutableMapping[str, int] | None = None) -> tuple[Message, ...]:
     """The messages with one result message after each message with calls, results in the order of the calls.
 
     A missing result is filled with `NO_RESULT`, a second or stray one is left out, and an id that is not usable or
     was used before is replaced, in the call and in its result alike. A tool name that a model made up is put into the
     characters that vendors allow, since they refuse the whole request for it, now and in every later turn.
-    `used` are the ids of calls before these messages; those of these are added to it.
+    `used` are the ids of calls before these messages, each with the number that its next repetition gets; those of
+    these are added to it.
     """
     paired: list[Message] = []
-    used = set() if used is None else used
+    used = {} if used is None else used
     position = 0
     while position < len(messages):
         message = messages[position]
@@ -87,7 +88,7 @@ def pair_calls(messages: Sequence[Message], used: set[str] | None = None) -> tup
 
 
 def _with_results(
-    message: Message, calls: Sequence[ToolCallPart], following: Sequence[Message], used: set[str]
+    message: Message, calls: Sequence[ToolCallPart], following: Sequence[Message], used: MutableMapping[str, int]
 ) -> list[Message]:
     recorded: dict[ToolCallId, ToolResultPart] = {}
     for part in (part for other in following for part in other.parts):
@@ -120,13 +121,15 @@ def _named(call: ToolCallPart, call_id: ToolCallId) -> ToolCallPart:
     return call if is_same else replace(call, call_id=call_id, name=name)
 
 
-def _fresh_id(call_id: str, used: set[str]) -> ToolCallId:
+def _fresh_id(call_id: str, used: MutableMapping[str, int]) -> ToolCallId:
     plain = call_id if _PLAIN_ID.fullmatch(call_id) else f"call_{sha256_hex(call_id.encode('utf-8', 'replace'))[:24]}"
-    unique, number = plain, 2
+    # Some servers call every call of a long conversation `call_0`, so the numbers before this one are not tried again.
+    unique, number = plain, used.get(plain, 2)
     while unique in used:
         unique = f"{plain[:34]}_{number}"
         number += 1
-    used.add(unique)
+    used[plain] = number
+    used.setdefault(unique, 2)
     return ToolCallId(unique)
 
 

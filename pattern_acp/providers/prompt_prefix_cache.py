@@ -4,7 +4,8 @@ Owns: how far a conversation is settled, and what it was encoded to. Must not kn
 and nothing depends on it but time: the body of a request is the same bytes with it and without.
 """
 
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, MutableMapping, Sequence
 from operator import itemgetter
 from typing import TypeAlias, cast
 
@@ -49,7 +50,7 @@ class EncodedHistory:
     def __init__(self) -> None:
         self._messages: tuple[Message, ...] = ()
         self._settled: list[msgspec.Raw] = []
-        self._used: set[str] = set()
+        self._used: dict[str, int] = {}
         self._form: object = None
         self._tools: tuple[tuple[ToolSpec, ...], object, msgspec.Raw] | None = None
 
@@ -67,12 +68,12 @@ class EncodedHistory:
     ) -> WireHistory:
         """The conversation encoded. `form` is all that decides on the encoding besides the messages."""
         if form != self._form or not begins_with(messages, self._messages):
-            self._messages, self._settled, self._used, self._form = (), [], set(), form
+            self._messages, self._settled, self._used, self._form = (), [], {}, form
         new = messages[len(self._messages) :]
         cut = _second_last_answer(new)
         last = self._settle(new[:cut], new[cut:], encode, is_enough) if cut else None
         if last is None:
-            last = encode(pair_calls(new, set(self._used)))
+            last = encode(pair_calls(new, _beyond(self._used)))
         else:
             self._messages = messages[: len(self._messages) + cut]
         return WireHistory(cast("tuple[Json, ...]", tuple(self._settled)), last)
@@ -81,17 +82,22 @@ class EncodedHistory:
         self, first: Sequence[Message], rest: Sequence[Message], encode: EncodeMessages, is_enough: IsEnough
     ) -> list[WireItem] | None:
         """Settle `first`, when the rest alone is enough to stay open; the items of the rest then."""
-        used = set(self._used)
+        used = _beyond(self._used)
         paired = pair_calls(first, used)
-        last = encode(pair_calls(rest, set(used)))
+        last = encode(pair_calls(rest, _beyond(used)))
         # An answer that a wire leaves out, as one of blanks, does not part what is before it from what is behind it.
-        if not is_enough(last) or not encode(pair_calls(rest[:1], set(used))):
+        if not is_enough(last) or not encode(pair_calls(rest[:1], _beyond(used))):
             return None
         self._settled += [msgspec.Raw(to_bytes(item)) for item in encode(paired)]
         if len(self._settled) > SEPARATE_ITEMS:
             self._settled = [msgspec.Raw(b",".join(self._settled))]
-        self._used = used
+        self._used.update(used.maps[0])
         return last
+
+
+def _beyond(used: MutableMapping[str, int]) -> ChainMap[str, int]:
+    """A place for more ids, without a copy of those that a long conversation has."""
+    return ChainMap({}, used)
 
 
 class EncodedHistories:

@@ -50,6 +50,25 @@ def test_a_repeated_id_is_made_unique_in_call_and_result():
     assert texts(paired) == ["first", "second"]
 
 
+class LookedUp(dict[str, int]):
+    """Ids that count how often one was looked for."""
+
+    times = 0
+
+    def __contains__(self, key: object) -> bool:
+        self.times += 1
+        return super().__contains__(key)
+
+
+def test_an_id_that_every_call_has_is_numbered_without_trying_all_numbers_again():
+    turns = [(assistant(call("call_0")), results(result("call_0", str(number)))) for number in range(50)]
+    used = LookedUp()
+    one_by_one = [message for turn in turns for message in pair_calls(turn, used)]
+    assert tuple(one_by_one) == pair_calls([message for turn in turns for message in turn])
+    assert one_by_one[-2].tool_calls[0].call_id == "call_0_50"
+    assert used.times <= 2 * len(turns)
+
+
 def test_an_id_that_vendors_refuse_is_replaced():
     (first, second) = pair_calls((assistant(call("functions.read:0")), results(result("functions.read:0", "x"))))
     assert first.tool_calls[0].call_id.startswith("call_")
