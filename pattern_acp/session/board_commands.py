@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from pattern_acp.commands.board import Board
+from pattern_acp.commands.document import Result, Said
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.session.task_commands import preserved
 from pattern_acp.tasks import claims
-from pattern_acp.tasks.board import board_text, read_board
+from pattern_acp.tasks.board import read_board
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
@@ -23,7 +24,7 @@ BOARD_USAGE = (
 )
 
 
-async def run_board(session: "Session", argument: str) -> str:
+async def run_board(session: "Session", argument: str) -> Result:
     """Show the open sessions with their tasks and claims; claim a path, take one over, or give claims back."""
     shared = session.constellation
     verb, words = first_word(argument)
@@ -32,12 +33,12 @@ async def run_board(session: "Session", argument: str) -> str:
             now_ms = shared.clock.now_ms()
             budget = session.state.settings.budget.session
             rows = await shared.database.read(lambda tx: read_board(tx, now_ms=now_ms, budget=budget))
-            return preserved(board_text(rows, now_ms=now_ms))
+            return Board(rows, now_ms)
         case "release", path:
-            return await _release(session, path)
+            return Said(await _release(session, path))
         case "claim" | "take", path if path:
             target = await _target(session, path)
-            return await (_claim(session, target) if verb == "claim" else _take(session, target))
+            return Said(await (_claim(session, target) if verb == "claim" else _take(session, target)))
         case _:
             raise CommandMisusedError(BOARD_USAGE)
 

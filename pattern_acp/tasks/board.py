@@ -1,10 +1,8 @@
 """The board: who is active, on which task and files, what each session does and waits for, and what it may still spend.
 
-Owns: what the board reads of a session, and its words. Must not know: claims of one session, or who looks at it. All of
-it is read from the database, so every process sees the same.
+Owns: what the board reads of a session. Must not know: claims of one session, or who looks at it. All of it is read
+from the database, so every process sees the same.
 """
-
-from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -12,10 +10,9 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.allowance import Allowance, parse_allowance
-from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.usage import amount_text
 from pattern_acp.journal.leases import is_running
-from pattern_acp.tasks.claims import TTL_MS, Claim, IsAlive, is_lease_alive, read_claims
+from pattern_acp.tasks.claims import Claim, IsAlive, is_lease_alive, read_claims
 
 _QUERIES = load_queries("pattern_acp.tasks")
 
@@ -161,50 +158,6 @@ def read_board(
     return tuple(rows)
 
 
-def board_text(rows: Sequence[BoardRow], *, now_ms: int) -> str:
-    """The board for the user, a paragraph a session."""
-    if not rows:
-        return "No session is open."
-    parts: list[str] = []
-    for row in rows:
-        lines = [f"{one_line(row.title, 80) or 'Untitled'}: {row.persona}, {row.model}, {place_text(row)}"]
-        lines.append(f"  in {row.cwd}, last step {step_text(row, now_ms)}")
-        lines += [f"  waits for its user: {one_line(question, 120)}" for question in row.waits_for]
-        lines += [f"  task {row.task}"] if row.task else []
-        lines.append(f"  {row.budget_text}")
-        lines += [f"  claims {claim_text(claim, now_ms)}" for claim in row.claims]
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts)
-
-
-def place_text(row: BoardRow) -> str:
-    """The editor and the process that have the session."""
-    dead = "" if row.alive else " (its process is gone)"
-    return f"{one_line(row.editor, 60)}, process {row.pid}{dead}" if row.editor else f"process {row.pid}{dead}"
-
-
-def step_text(row: BoardRow, now_ms: int) -> str:
-    """The last step and its age."""
-    ago = _ago(now_ms - row.step_ms)
-    return f"{ago}: {one_line(row.step, 100)}" if row.step else ago
-
-
-def claim_text(claim: Claim, now_ms: int) -> str:
-    """The path claimed, for how long, by which subagent, and who asks for it."""
-    left = f"{max(0, claim.renewed_ms + TTL_MS - now_ms) // 60_000} min left"
-    notes = [left if claim.state == "active" else claim.state]
-    notes += [f"subagent {one_line(claim.agent, 80)}"] if claim.agent else []
-    notes += [f"“{one_line(claim.wanted, 80)}” asks for it"] if claim.wanted else []
-    return f"{claim.target.shown} ({', '.join(notes)})"
-
-
 def _words(value: object) -> str:
     # What is in a blob, or was taken out, has no words here.
     return value if isinstance(value, str) else ""
-
-
-def _ago(milliseconds: int) -> str:
-    minutes = milliseconds // 60_000
-    if minutes < 1:
-        return "just now"
-    return f"{minutes} min ago" if minutes < 120 else f"{minutes // 60} h ago"

@@ -54,8 +54,8 @@ async def test_the_board_says_the_last_step_the_budget_and_the_editor_in_words()
             shown.append(agent.editor.said())
             waits.opened.set()
         (board,) = shown
-        assert "Look around: default, " in board
+        assert "| Look around | " in board
         assert "fake-editor, process " in board
-        assert "last step just now: List ." in board
+        assert "| just now: List . |" in board
         assert "1,000 tokens used, 4,000 tokens left" in board
-        assert "last step just now: runs /board" in board
+        assert "| just now: runs /board |" in board

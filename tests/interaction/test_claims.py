@@ -56,10 +56,10 @@ async def test_another_open_session_is_told_once_who_works_on_the_file():
         assert (await verify_decisions(agent.database, second)).differs == ""
         assert (await replayed(agent, second)).difference is None
         board = await said(agent, second, "/board")
-        assert "Write the parser: " in board
+        assert "| Write the parser | " in board
         assert board.count("/a.py (1") == 2
         assert "Gave back 2 claims." in await said(agent, second, "/board release")
-        assert (await said(agent, second, "/board")).count("claims ") == 1
+        assert (await said(agent, second, "/board")).count("min left") == 1
 
 
 async def test_a_claim_ends_with_its_time_and_with_its_session():

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.tasks.board import board_text
-from pattern_acp.tasks.claims import TTL_MS, ClaimKind, ClaimTarget, target_of
+from pattern_acp.tasks.claims import ClaimKind, ClaimTarget, target_of
 
 
 def target(words: str) -> ClaimTarget:
@@ -48,7 +47,3 @@ def test_a_file_with_brackets_in_its_name_is_a_file(tmp_path: Path):
     assert target_of("b[1].py", str(tmp_path)).kind is ClaimKind.GLOB
     assert target_of("src", str(tmp_path)) == ClaimTarget(str(tmp_path / "src"), ClaimKind.FOLDER)
     assert not ClaimTarget("/w/a[1].py").meets(ClaimTarget("/w/a1.py"))
-
-
-def test_an_empty_board_says_so():
-    assert board_text((), now_ms=TTL_MS) == "No session is open."
