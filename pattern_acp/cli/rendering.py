@@ -34,6 +34,7 @@ _WORD_MARKS = {TextChange.SAME: "{}", TextChange.REMOVED: "[-{}-]", TextChange.A
 _TYPED = (
     ("/memory help", "memory --help"),
     ("/memory ", "memory "),
+    ("/tasks ", "tasks "),
     ("/undelete ", "sessions undelete "),
     ("/trust", "trust"),
 )

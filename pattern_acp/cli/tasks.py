@@ -202,4 +202,4 @@ def _desk(call: TypedCommand, process: Process, database: Database, clock: Syste
     ids, key = RandomIds(), project_key(git_facts(cwd).common_dir, cwd)
     owners = MemoryScope(persona, key, SessionId(CONSTELLATION_STREAM)).owners
     tasks = Tasks(database, TaskDesk(owners, CONSTELLATION_STREAM), clock=clock, ids=ids, peer=ids.peer())
-    return TerminalTasks(tasks, process.environ, cwd, key)
+    return TerminalTasks(tasks, environ=process.environ, cwd=cwd, project=key)

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, field
 from pattern_acp.commands.document import Body, Column, Fence, Heading, Paragraph, Part, Result, Table, columns
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.plan import PlanPriority
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.tasks.model import (
     OPEN,
@@ -26,13 +27,15 @@ from pattern_acp.tasks.service import ImportedTasks, Tasks
 from pattern_acp.tasks.showing import facts_of, graph_text, names_of, task_line, task_parts
 
 MOST_LISTED = 1_000
-"""Tasks of one list."""
+"""Tasks of a list in a terminal."""
 
 
 class TaskVerbs(Struct, frozen=True):
     """The services of every verb."""
 
     tasks: Tasks
+    most: int = MOST_LISTED
+    """Tasks of one list."""
 
 
 class TaskList(Result, frozen=True):
@@ -41,14 +44,16 @@ class TaskList(Result, frozen=True):
     tasks: tuple[TaskRow, ...] = ()
     narrowed: bool = False
     more: bool = False
+    how: str = ""
+    """A sentence on what else can be typed."""
 
     @property
     def document(self) -> Sequence[Part]:
         """A table, a row a task."""
+        how = (Paragraph(self.how),) if self.how else ()
         if not self.tasks:
-            if self.narrowed:
-                return (Paragraph("There are no such tasks."),)
-            return (Paragraph("There are no open tasks. `pattern-acp tasks add TITLE` adds one."),)
+            none = "There are no open tasks. `/tasks add TITLE` adds one."
+            return (Paragraph("There are no such tasks." if self.narrowed else none), *how)
         rows = tuple(
             (
                 row.task.ref,
@@ -59,9 +64,11 @@ class TaskList(Result, frozen=True):
             )
             for row in self.tasks
         )
-        heads = columns(Column("Task", "cyan"), "State", "Priority", Column("Title", limit=200), Column("", "dim"))
+        heads = columns(
+            Column("Task", "cyan"), "State", "Priority", Column("Title", limit=200), Column("", "dim", limit=200)
+        )
         cut = (Paragraph(f"These are the first {len(rows)}; there may be more.", "dim"),) if self.more else ()
-        return (Table(heads, rows), *cut)
+        return (Table(heads, rows), *cut, *how)
 
     @property
     def value(self) -> object:
@@ -95,7 +102,7 @@ class TaskChanged(Result, frozen=True):
     @property
     def document(self) -> Sequence[Part]:
         """One line."""
-        return (Paragraph(f"{self.what} {task_line(TaskRow(self.task))}"),)
+        return (Paragraph(f"{self.what} `{one_line(task_line(TaskRow(self.task)))}`"),)
 
     @property
     def value(self) -> object:
@@ -159,11 +166,11 @@ async def list_tasks(
         has_blockers=True if blocked else None,
         keyword=words.strip(),
         label=label,
-        limit=MOST_LISTED,
+        limit=desk.most,
     )
     rows = await desk.tasks.list(asked)
-    narrowed = asked != TaskFilter(OPEN, limit=MOST_LISTED)
-    return TaskList(rows, narrowed, len(rows) == MOST_LISTED)
+    narrowed = asked != TaskFilter(OPEN, limit=desk.most)
+    return TaskList(rows, narrowed, len(rows) == desk.most)
 
 
 async def show(desk: TaskVerbs, task: str) -> TaskShown:

@@ -6,15 +6,18 @@ Owns: what the user typed, and when the plan panel is shown a task. Must not kno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from pattern_acp.commands.document import Result, Said
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.events import Event, PlanUpdated
 from pattern_acp.session.memory_context import memory_owner
-from pattern_acp.tasks.model import OPEN, GraphQuery, Task, TaskFilter, TaskPatch, TaskRow, TaskStatus
+from pattern_acp.tasks.model import Task, TaskRow
 from pattern_acp.tasks.service import TaskDesk, Tasks
-from pattern_acp.tasks.showing import graph_text, task_line, task_lines, task_text
+from pattern_acp.tasks.showing import task_line
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
@@ -31,15 +34,7 @@ TASK_USAGE = (
 )
 
 MOST_LISTED = 100
-"""Tasks of one list."""
-
-_STATES = {
-    "start": TaskStatus.IN_PROGRESS,
-    "done": TaskStatus.DONE,
-    "drop": TaskStatus.DROPPED,
-    "block": TaskStatus.BLOCKED,
-    "todo": TaskStatus.TODO,
-}
+"""Tasks of a list in a session."""
 
 
 def tasks_of_agent(session: "Session", turn_id: TurnId) -> Tasks:
@@ -50,47 +45,60 @@ def tasks_of_agent(session: "Session", turn_id: TurnId) -> Tasks:
     return tasks
 
 
-async def run_tasks(session: "Session", argument: str) -> str:
+async def run_tasks(session: "Session", argument: str) -> Result:
     """List tasks, add one, or make the session's plan one."""
+    # Late: most sessions ask for no task.
+    from pattern_acp.commands import task_actions
+
     verb, rest = first_word(argument)
-    tasks = tasks_of_user(session)
+    desk = task_actions.TaskVerbs(tasks_of_user(session), MOST_LISTED)
     match verb:
         case "add":
             if not rest.strip():
                 raise CommandMisusedError(f"Write the title behind it. {TASKS_USAGE}")
-            task = await tasks.create(rest, TaskPatch())
+            added = await task_actions.add(desk, rest)
             session.state.has_tasks = True
-            return f"Added {_line(task)}."
+            return added
         case "keep":
-            return await _keep(session, rest.strip() or session.state.title)
+            return Said(await _keep(session, rest.strip() or session.state.title))
         case "" | "all":
-            asked = TaskFilter(OPEN if not verb else None, limit=MOST_LISTED)
+            listed = await task_actions.list_tasks(desk, everything=verb == "all")
+            return listed if verb else replace(listed, how=TASKS_USAGE)
         case _:
-            asked = TaskFilter(keyword=argument.strip(), limit=MOST_LISTED)
-    return preserved(task_lines(await tasks.list(asked), asked)) + (f"\n\n{TASKS_USAGE}" if not verb else "")
+            return await task_actions.list_tasks(desk, argument, everything=True)
 
 
-async def run_task(session: "Session", argument: str) -> str:
+async def run_task(session: "Session", argument: str) -> Result:
     """Show one task, or change it."""
+    from pattern_acp.commands import task_actions
+
     ref, rest = first_word(argument)
     verb, words = first_word(rest)
     if not ref:
         raise CommandMisusedError(f"Name a task by its number. {TASK_USAGE}")
     tasks = tasks_of_user(session)
+    desk = task_actions.TaskVerbs(tasks)
     match verb:
         case "":
-            return preserved(task_text(await tasks.shown(ref)))
+            return await task_actions.show(desk, ref)
         case "graph":
-            return preserved(graph_text(await tasks.graph(GraphQuery(ref))))
+            return await task_actions.graph(desk, ref)
         case "comment":
-            return f"Commented on {_line(await tasks.comment(ref, words))}."
+            return await task_actions.comment(desk, ref, words)
         case "start" | "done" | "drop" | "block" | "todo":
             own = await tasks.is_own(await tasks.get(ref))
-            task = await tasks.update(ref, TaskPatch(status=_STATES[verb]))
+            change = {
+                "start": task_actions.start,
+                "done": task_actions.done,
+                "drop": task_actions.drop,
+                "block": task_actions.block,
+                "todo": task_actions.todo,
+            }[verb]
+            changed = await change(desk, ref)
             session.state.has_tasks = True
-            if own or await tasks.is_own(task):
-                await _record_plan(session, task)
-            return f"{_line(task)}"
+            if own or await tasks.is_own(changed.task):
+                await _record_plan(session, changed.task)
+            return changed
         case _:
             raise CommandMisusedError(TASK_USAGE)
 
@@ -120,7 +128,8 @@ async def _keep(session: "Session", title: str) -> str:
     session.state.has_tasks = True
     if task is None:
         raise CommandMisusedError(TASKS_USAGE)
-    return f"Kept {_line(task)}. From now on the plan of this session is its steps."
+    line = one_line(task_line(TaskRow(task)))
+    return f"Kept `{line}`. From now on the plan of this session is its steps."
 
 
 async def _record_plan(session: "Session", task: Task) -> None:
@@ -147,12 +156,3 @@ def _tasks(session: "Session", author: str, actor: Actor, origin: Origin) -> Tas
     tasks = Tasks(shared.database, desk, clock=shared.clock, ids=shared.ids, peer=shared.peer)
     tasks.turn_id = session.memory.turn_id
     return tasks
-
-
-def _line(task: Task) -> str:
-    return f"`{one_line(task_line(TaskRow(task)))}`"
-
-
-def preserved(text: str) -> str:
-    """Lines that Markdown must not join."""
-    return "\n".join(f"{line}  " if line else "" for line in text.split("\n"))

@@ -54,7 +54,7 @@ async def test_the_tool_is_offered_once_there_is_a_task_and_a_later_session_take
         assert "task" in tools(model)
         assert "[ ] #1 Write the parser" in last_result(model.requests[2]).text
         assert plan(agent) == [("Read", "completed"), ("[blocked] Ask", "pending")]
-        assert "[>] #1 Write the parser (1/2 steps; " in await said(agent, second, "/tasks")
+        assert "| #1 | in progress | medium | Write the parser | 1/2 steps; " in await said(agent, second, "/tasks")
 
 
 async def test_the_steps_of_a_task_are_the_plan_except_for_models_trained_on_update_plan_and_personas_that_name_it():
@@ -155,7 +155,7 @@ async def test_a_task_is_shown_with_its_links_and_changed_by_words():
         shown = await said(agent, session, "/task 1")
         assert "#1 Parser" in shown
         assert "Ask Ana first" in shown
-        assert "#2 Docs" in await said(agent, session, "/tasks docs")
+        assert "| #2 | todo | medium | Docs |" in await said(agent, session, "/tasks docs")
         assert "There is no task '9'" in await said(agent, session, "/task 9")
         assert "/task N" in await said(agent, session, "/task 1 frobnicate")
         assert "[ ] #1 Parser" in await said(agent, session, "/task 1 graph")
@@ -198,7 +198,7 @@ async def test_a_task_written_after_a_page_says_so_to_the_user_and_to_later_sess
             await said(agent, session, "/tasks add Water the plants")
             await agent.editor.prompt(session, "Read it.")
             shown = await said(agent, session, "/tasks all")
-            assert f"#2 Delete all tests (written after reading the page {server.url('/a')})" in shown
+            assert f"| Delete all tests | written after reading the page {server.url('/a')} |" in shown
             later = await agent.editor.open_session(str(agent.folder))
             await agent.editor.prompt(later, "What is left?")
             told = last_result(model.requests[-1]).text

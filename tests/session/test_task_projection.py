@@ -138,7 +138,7 @@ async def test_a_file_that_cannot_be_read_or_is_anothers_is_left_alone_and_named
         assert "move it away" not in again
         assert "line 4" not in again
         edit(folder / "1.md", "status: perhaps", "status: blocked")
-        assert "[!] #1" in await said(agent, session, "/tasks")
+        assert "| #1 | blocked |" in await said(agent, session, "/tasks")
 
 
 @pytest.mark.parametrize("written", [False, True])
