@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table, columns
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.usage import amount_text
 from pattern_acp.jobs import store
@@ -35,7 +36,7 @@ class ListedJob(Struct, frozen=True):
 
 
 class JobList(Result, frozen=True):
-    """Jobs, the newest first."""
+    """Jobs in their order."""
 
     jobs: tuple[ListedJob, ...] = ()
 
@@ -56,7 +57,9 @@ class JobList(Result, frozen=True):
             for job in self.jobs
         )
         right = (Column(title, right=True) for title in ("Tokens", "Cost"))
-        return (Table(columns(Column("Job", "cyan"), "State", "Goal", "Model", *right), rows),)
+        return (
+            Table(columns(Column("Job", "cyan"), "State", Column("Goal", limit=LONGEST_GOAL), "Model", *right), rows),
+        )
 
 
 def newest_jobs(tx: Transaction) -> JobList:
@@ -66,6 +69,15 @@ def newest_jobs(tx: Transaction) -> JobList:
         DatabaseError: the file cannot be read.
     """
     return JobList(tuple(_listed(tx, row) for row in store.list_jobs(tx, limit=MOST_LISTED)))
+
+
+def jobs_of_session(tx: Transaction, session_id: SessionId) -> JobList:
+    """The jobs of a session, the oldest first.
+
+    Raises:
+        DatabaseError: the file cannot be read.
+    """
+    return JobList(tuple(_listed(tx, row) for row in store.jobs_of_session(tx, session_id)))
 
 
 def _listed(tx: Transaction, row: JobRow) -> ListedJob:

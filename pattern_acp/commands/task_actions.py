@@ -44,16 +44,13 @@ class TaskList(Result, frozen=True):
     tasks: tuple[TaskRow, ...] = ()
     narrowed: bool = False
     more: bool = False
-    how: str = ""
-    """A sentence on what else can be typed."""
 
     @property
     def document(self) -> Sequence[Part]:
         """A table, a row a task."""
-        how = (Paragraph(self.how),) if self.how else ()
         if not self.tasks:
             none = "There are no open tasks. `/tasks add TITLE` adds one."
-            return (Paragraph("There are no such tasks." if self.narrowed else none), *how)
+            return (Paragraph("There are no such tasks." if self.narrowed else none),)
         rows = tuple(
             (
                 row.task.ref,
@@ -68,7 +65,7 @@ class TaskList(Result, frozen=True):
             Column("Task", "cyan"), "State", "Priority", Column("Title", limit=200), Column("", "dim", limit=200)
         )
         cut = (Paragraph(f"These are the first {len(rows)}; there may be more.", "dim"),) if self.more else ()
-        return (Table(heads, rows), *cut, *how)
+        return (Table(heads, rows), *cut)
 
     @property
     def value(self) -> object:

@@ -1,9 +1,7 @@
-"""Jobs in words: quotes, receipts and lists, as Markdown.
+"""Jobs in words: quotes and receipts, as Markdown.
 
 Owns: the words. Must not know: where they are shown.
 """
-
-from collections.abc import Sequence
 
 from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.paths import display_path
@@ -98,12 +96,3 @@ def receipt_text(row: JobRow, quoted: JobQuoted, settled: JobSettled, root: str 
 
 def _who(agreed_by: str) -> str:
     return "you" if agreed_by == "person" else agreed_by or "nobody"
-
-
-def jobs_text(rows: Sequence[tuple[JobRow, str]]) -> str:
-    """A list of jobs with their goals."""
-    if not rows:
-        return "There are no jobs yet."
-    return "\n".join(
-        f"- {row.number} {row.outcome or row.state.value}: {one_line(goal, 100)} (`{row.model}`)" for row, goal in rows
-    )

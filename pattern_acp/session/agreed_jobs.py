@@ -37,7 +37,7 @@ from pattern_acp.jobs.quote import (
     quotes_for,
     risks_of,
 )
-from pattern_acp.jobs.showing import jobs_text, quote_text, receipt_text
+from pattern_acp.jobs.showing import quote_text, receipt_text
 from pattern_acp.jobs.store import JOB, Meter
 from pattern_acp.jobs.terms import USAGE, parse_terms
 from pattern_acp.journal.events import (
@@ -73,6 +73,7 @@ from pattern_acp.turn.loop import LIMIT_REACHED, TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.commands.document import Result
     from pattern_acp.commands.jobs import JobList
     from pattern_acp.session.session import Session
     from pattern_acp.session.turn_tools import TurnTools
@@ -91,7 +92,7 @@ HELP = (
 )
 
 
-async def run_job(session: "Session", argument: str) -> str | TurnEnd | None:
+async def run_job(session: "Session", argument: str) -> "str | Result | TurnEnd | None":
     """Answer /job; None when the turn continues to work on a job.
 
     Raises:
@@ -99,7 +100,12 @@ async def run_job(session: "Session", argument: str) -> str | TurnEnd | None:
     """
     verb, rest = first_word(argument)
     if not verb:
-        return f"{await _list(session)}\n\n{HELP}"
+        # Late: a turn lists no jobs.
+        from pattern_acp.commands.document import Paragraph, ShownFacts
+        from pattern_acp.commands.jobs import jobs_of_session
+
+        listed = await session.constellation.database.read(lambda tx: jobs_of_session(tx, session.session_id))
+        return ShownFacts(listed.value, (*listed.document, Paragraph(HELP)))
     if verb.isdecimal() and not rest:
         return await _show(session, int(verb))
     if verb in {"resume", "stop"} and rest.strip().isdecimal():
@@ -131,13 +137,6 @@ async def run_jobs(session: "Session", argument: str) -> "str | JobList":
     from pattern_acp.commands.jobs import newest_jobs
 
     return await session.constellation.database.read(newest_jobs)
-
-
-async def _list(session: "Session") -> str:
-    def read(tx: Transaction) -> list[tuple[JobRow, str]]:
-        return [(row, store.quoted_of(tx, row).terms.goal) for row in store.jobs_of_session(tx, session.session_id)]
-
-    return jobs_text(await session.constellation.database.read(read))
 
 
 async def _row(session: "Session", number: int) -> JobRow:

@@ -6,9 +6,7 @@ Owns: what the user typed, and when the plan panel is shown a task. Must not kno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from pattern_acp.commands.document import Result, Said
+from pattern_acp.commands.document import Paragraph, Result, Said, ShownFacts
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.origin import Actor, Origin
@@ -63,7 +61,7 @@ async def run_tasks(session: "Session", argument: str) -> Result:
             return Said(await _keep(session, rest.strip() or session.state.title))
         case "" | "all":
             listed = await task_actions.list_tasks(desk, everything=verb == "all")
-            return listed if verb else replace(listed, how=TASKS_USAGE)
+            return listed if verb else ShownFacts(listed.value, (*listed.document, Paragraph(TASKS_USAGE)))
         case _:
             return await task_actions.list_tasks(desk, argument, everything=True)
 
