@@ -6,12 +6,14 @@ and the preview with every change.
 """
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import TypeVar, cast
 
 from msgspec import Struct
 
 from pattern_acp.carry.car import ArchiveReader
 from pattern_acp.carry.foreign import (
+    MOST_CHARACTERS,
     Foreign,
     ForeignBlock,
     ForeignFact,
@@ -136,8 +138,6 @@ class _PatternExport:
     def __init__(self, archive: ArchiveReader) -> None:
         self._archive = archive
         self._into = Foreign("Pattern")
-        self._sessions: list[ForeignSession] = []
-        self._into.sessions = self._sessions
         self._names: dict[str, str] = {}
         self._seen: set[str] = set()
 
@@ -148,8 +148,8 @@ class _PatternExport:
         for one in agents:
             self._blocks(one.memory_block_cids)
             self._facts(one.archival_entry_cids)
-            self._session(one)
         self._blocks(shared)
+        self._into.sessions = _Sessions(self._archive, agents)
         self._into.left_out.append("Settings, tools, groups and summaries of the agents stay out.")
         return self._into
 
@@ -216,17 +216,48 @@ class _PatternExport:
             text = "\n".join(one.content for one in several)
             self._into.facts.append(ForeignFact(text, agent, moment_ms(several[0].created_at)))
 
-    def _session(self, export: _AgentExport) -> None:
-        said = [one for chunk in self._records(export.message_chunk_cids, _Messages) for one in chunk.messages]
-        # Positions are numbers that grow, written as texts.
-        said.sort(key=lambda one: (len(one.position), one.position))
-        messages = tuple(
-            ForeignMessage(one.role.lower() == "user", text, moment_ms(one.created_at))
-            for one in said
-            if not one.is_deleted
-            and one.role.lower() in {"user", "assistant"}
-            and (text := "\n".join(texts_of(one.content_json)).strip() or (one.content_preview or "").strip())
-        )
-        if messages:
-            name = export.agent.name
-            self._sessions.append(ForeignSession(export.agent.id, f"{name} (Pattern)", messages))
+
+class _Sessions:
+    """The messages of each agent as a session, read from the archive each time that they are looked through.
+
+    Those of an agent that wrote more than `MOST_CHARACTERS` are several sessions.
+    """
+
+    def __init__(self, archive: ArchiveReader, agents: Sequence[_AgentExport]) -> None:
+        self._archive = archive
+        self._agents = agents
+
+    def __iter__(self) -> Iterator[ForeignSession]:
+        for one in self._agents:
+            for number, messages in enumerate(self._parts(one), 1):
+                part = f", part {number}" if number > 1 else ""
+                key = one.agent.id if number == 1 else f"{one.agent.id} {number}"
+                yield ForeignSession(key, f"{one.agent.name} (Pattern){part}", messages)
+
+    def _parts(self, export: _AgentExport) -> Iterator[tuple[ForeignMessage, ...]]:
+        said, characters = list[tuple[tuple[int, str], ForeignMessage]](), 0
+        # Chunks follow on each other, and messages are in any order in them.
+        for cid in export.message_chunk_cids:
+            for one in self._archive.read(cid, _Messages).messages:
+                if (message := _said(one)) is not None:
+                    # Positions are numbers that grow, written as texts.
+                    said.append(((len(one.position), one.position), message))
+                    characters += len(message.text)
+            if characters > MOST_CHARACTERS:
+                yield _in_order(said)
+                said, characters = [], 0
+        if said:
+            yield _in_order(said)
+
+
+def _said(one: _Message) -> ForeignMessage | None:
+    """What a user or an agent said; None for anything else."""
+    role = one.role.lower()
+    if one.is_deleted or role not in {"user", "assistant"}:
+        return None
+    text = "\n".join(texts_of(one.content_json)).strip() or (one.content_preview or "").strip()
+    return ForeignMessage(role == "user", text, moment_ms(one.created_at)) if text else None
+
+
+def _in_order(said: Sequence[tuple[tuple[int, str], ForeignMessage]]) -> tuple[ForeignMessage, ...]:
+    return tuple(message for _, message in sorted(said, key=itemgetter(0)))

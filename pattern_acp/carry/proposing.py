@@ -23,7 +23,7 @@ from pattern_acp.carry.pattern_archives import is_pattern_export, read_pattern_e
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table, columns, markdown
 from pattern_acp.commands.memory_results import SHOWN_STORE
 from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.db.connection import Database
+from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.ids import ToolCallId
@@ -320,8 +320,10 @@ async def run_import(session: "Session", argument: str) -> str:
         )
     path = Path(absolute_path(words[0], session.state.cwd))
     importer = Importer(session.state.persona.name, session.state.cwd, shared.clock)
-    async with opened(path, importer) as (archive, left_out):
-        found = await look_at(shared.database, archive, str(path), left_out=left_out)
+    # A way of its own to the file of the constellation: the session's maps as much of it as is read.
+    lean = open_database(shared.database.path, clock=shared.clock, is_lean=True)
+    async with opened(path, importer) as (archive, left_out), lean as database:
+        found = await look_at(database, archive, str(path), left_out=left_out)
         if not any(one.is_open for one in found.found):
             return markdown(found.unaccepted.document)
         if len(words) > 1:
@@ -362,11 +364,11 @@ async def opened(path: Path, importer: Importer) -> AsyncGenerator[tuple[Archive
                     yield archive, ()
                     return
                 found = await anyio.to_thread.run_sync(read_pattern_export, archive)
-        project = await anyio.to_thread.run_sync(project_of_folder, importer.folder)
-        async with as_archive(
-            found, persona=importer.persona, project=project, folder=importer.folder, clock=importer.clock
-        ) as (archive, report):
-            yield archive, (*found.left_out, *report.left_out)
+            project = await anyio.to_thread.run_sync(project_of_folder, importer.folder)
+            async with as_archive(
+                found, persona=importer.persona, project=project, folder=importer.folder, clock=importer.clock
+            ) as (archive, report):
+                yield archive, (*found.left_out, *report.left_out)
     except OSError as error:
         raise PatternError(
             f"{path} cannot be read: {error.strerror or error}.", failure_code="cli.file-unusable"

@@ -6,8 +6,9 @@ import loro
 import pytest
 
 from pattern_acp.carry.arrival import Conflicts, accept
-from pattern_acp.carry.car import BLAKE3_CID, ArchiveDamagedError, ArchiveWriter, Node
-from pattern_acp.carry.foreign import ForeignFileError
+from pattern_acp.carry.car import BLAKE3_CID, ArchiveDamagedError, ArchiveWriter, Node, read_archive
+from pattern_acp.carry.foreign import MOST_CHARACTERS, ForeignFileError
+from pattern_acp.carry.pattern_archives import read_pattern_export
 from pattern_acp.carry.proposing import Importer, look_at, opened
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.errors import BlockError
@@ -138,6 +139,29 @@ async def test_an_agent_comes_with_its_blocks_entries_and_messages_and_once(tmp_
         assert "Taken back" not in str(said) + str(told)
         assert await is_sound(one) == []
         assert await taken(one, file) == (0, 0, 0)
+
+
+def test_an_agent_that_wrote_more_than_a_session_may_have_comes_as_several(tmp_path: Path):
+    pages, letters = 5, MOST_CHARACTERS // 3
+    with (tmp_path / "long.car").open("w+b") as file:
+        archive = ArchiveWriter(file, BLAKE3_CID)
+        chunks: list[Node] = []
+        for page in range(pages):
+            # The first of a page is its last.
+            said: list[Node] = [
+                message(str(2 * page + 1), "assistant", f"Page {page}."),
+                message(str(2 * page), "user", str(page) * letters),
+            ]
+            chunks.append(archive.add({"chunk_index": page, "messages": said, "message_count": 2}))
+        export: dict[str, Node] = {**agent(archive, ADA, []), "message_chunk_cids": chunks}
+        archive.finish(manifest("Agent", archive.add(export)))
+        sessions = read_pattern_export(read_archive(file)).sessions
+        assert [(one.key, one.title) for one in sessions] == [
+            (ADA, "ada (Pattern)"),
+            (f"{ADA} 2", "ada (Pattern), part 2"),
+        ]
+        told = [one.text[:7] for session in sessions for one in session.messages]
+        assert told == [text for page in range(pages) for text in (str(page) * 7, f"Page {page}.")]
 
 
 @pytest.mark.parametrize("kind", ["Group", "Constellation"])
