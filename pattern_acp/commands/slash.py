@@ -99,6 +99,7 @@ COMMANDS: dict[str, Command] = {
             "merge",
             "Bring back what a fork's memory learned, after a look",
             "pattern_acp.session.fork_commands:run_merge",
+            hint="[both | fork | target]",
         ),
         Command("discard", "Drop a fork's memory; nothing comes back", "pattern_acp.session.fork_commands:run_discard"),
         ARCHIVE,

@@ -7,12 +7,16 @@ putting both texts one behind the other without a word (reference: memory, secti
 import json
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from msgspec import Struct
 
 _Region: TypeAlias = tuple[int, int, int, int, int, int]
 """Start and end of the same lines in base, theirs and ours."""
+
+
+Side: TypeAlias = Literal["both", "theirs", "ours"]
+"""Whose lines a merge has where two writers changed the same ones."""
 
 
 class Conflict(Struct, frozen=True):
@@ -23,14 +27,14 @@ class Conflict(Struct, frozen=True):
 
 
 class Merge(Struct, frozen=True):
-    """A merged text and the conflicts in it."""
+    """A merged text, and the places where both writers changed the same lines."""
 
     text: str
     conflicts: tuple[Conflict, ...] = ()
 
 
-def merge_texts(base: str, theirs: str, ours: str) -> Merge:
-    """Merge `theirs` and `ours`, which were both made from `base`."""
+def merge_texts(base: str, theirs: str, ours: str, side: Side = "both") -> Merge:
+    """Merge `theirs` and `ours`, which were both made from `base`; `side` is whose lines it has where they conflict."""
     if theirs in {base, ours}:
         return Merge(ours)
     if ours == base:
@@ -42,9 +46,10 @@ def merge_texts(base: str, theirs: str, ours: str) -> Merge:
     for base_from, base_to, their_from, their_to, our_from, our_to in _same_everywhere(*texts):
         old = texts[0][base_at:base_from]
         lines, conflict = _merge_region(old, texts[1][their_at:their_from], texts[2][our_at:our_from])
-        merged += lines
         if conflict is not None:
             conflicts.append(conflict)
+            lines = lines if side == "both" else (conflict.ours if side == "ours" else conflict.theirs).split("\n")
+        merged += lines
         merged += texts[0][base_from:base_to]
         base_at, their_at, our_at = base_to, their_to, our_to
     return Merge("\n".join(merged), tuple(conflicts))

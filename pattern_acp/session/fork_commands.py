@@ -5,7 +5,7 @@ forked or merged (memory/service/forking.py). What is asked about is worked out 
 back; when memory changed before the answer, nothing is done.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from pattern_acp.commands.parameters import CommandMisusedError
@@ -16,6 +16,7 @@ from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolContent
 from pattern_acp.memory import forks
 from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.errors import StaleProposalError
+from pattern_acp.memory.merging import Side
 from pattern_acp.memory.service.forking import MergeResult, discard_fork, is_untouched, merge_fork
 from pattern_acp.memory.service.scope import PERSON, WriteContext
 from pattern_acp.memory.templates.loading import NO_TEMPLATES
@@ -39,6 +40,9 @@ MOST_FACTS = 30
 FORKED = "Fork memory: what the fork learns stays in it until /merge"
 SHARED = "Share memory: what one conversation learns, the other knows"
 NEITHER = "Do not fork"
+
+SIDES: Mapping[str, Side] = {"both": "both", "fork": "ours", "target": "theirs"}
+"""Whose lines a merge has where both sides changed them, as in `pattern-acp merge --conflicts`."""
 
 
 async def choose_memory(session: "Session") -> str:
@@ -65,11 +69,16 @@ async def run_merge(session: "Session", argument: str) -> str:
     """Bring back what forked memory learned, after the user has seen it.
 
     Raises:
-        CommandMisusedError: memory is not forked here, or there are words behind the command.
+        CommandMisusedError: memory is not forked here, or the argument is no side of `SIDES`.
         BlockError: nothing was changed, and why.
     """
-    fork = _fork_of(session.state.memory_fork, argument, "merge")
-    found = await _tried(session, fork)
+    side = SIDES.get(argument or "both")
+    if side is None:
+        raise CommandMisusedError(
+            "/merge takes a side for lines that were changed on both: fork, target (outside of it), or both."
+        )
+    fork = _fork_of(session.state.memory_fork, "merge")
+    found = await _tried(session, fork, side)
     if found.is_empty:
         await _end(session, lambda tx: merge_fork(tx, fork, _writing(session)))
         return "The fork learned nothing. From here on this conversation uses the memory that it was forked from."
@@ -78,19 +87,23 @@ async def run_merge(session: "Session", argument: str) -> str:
         ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"),
     )
     what = _counted(found)
-    reason = f"{what} would come back to the memory that this was forked from, each with who wrote it and when."
+    reason = f"{what} would come back to the memory that this was forked from"
+    reason += ", each with who wrote it and when." if found.blocks or found.facts else "."
+    if found.places:
+        reason += " For one side alone, leave everything as it is, and type /merge fork or /merge target."
     answer = await _ask(session, "Merge the memory of this fork?", reason, options, _shown(found))
     if not answer.allows:
         return "Nothing was merged; the fork stays."
 
     def merge(tx: Transaction) -> MergeResult:
-        done = merge_fork(tx, fork, _writing(session))
+        done = merge_fork(tx, fork, _writing(session), side)
         if done.stamp != found.stamp:
             raise StaleProposalError(next((one.label for one in done.blocks), "memory"))
         return done
 
     done = await _end(session, merge)
-    lines = [f"Merged: {_counted(done)}. From here on this conversation uses that memory."]
+    said = f"Merged: {_counted(done)}." if done.blocks or done.facts else "Nothing came back."
+    lines = [f"{said} From here on this conversation uses the memory that it was forked from."]
     lines += [f"- `{block.label}`: {note}" for block in done.blocks for note in block.notes]
     return "\n".join([*lines, *(f"- {one}" for one in done.left)])
 
@@ -102,8 +115,10 @@ async def run_discard(session: "Session", argument: str) -> str:
         CommandMisusedError: memory is not forked here, or there are words behind the command.
         BlockError: nothing was changed, and why.
     """
-    fork = _fork_of(session.state.memory_fork, argument, "discard")
-    found = await _tried(session, fork)
+    if argument:
+        raise CommandMisusedError("/discard takes nothing behind it; it is about the memory of this conversation.")
+    fork = _fork_of(session.state.memory_fork, "discard")
+    found = await _tried(session, fork, "both")
     if not found.is_empty:
         options = (
             ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Drop it for good"),
@@ -150,9 +165,7 @@ def _go_on(session: "Session") -> None:
     session.remember_as()
 
 
-def _fork_of(fork: MemoryFork | None, argument: str, verb: str) -> MemoryFork:
-    if argument:
-        raise CommandMisusedError(f"/{verb} takes nothing behind it; it is about the memory of this conversation.")
+def _fork_of(fork: MemoryFork | None, verb: str) -> MemoryFork:
     if fork is None:
         raise CommandMisusedError(
             f"There is nothing to {verb}: this conversation's memory is no fork. /fork --memory forked begins one."
@@ -183,12 +196,12 @@ class _TriedError(Exception):
         self.result = result
 
 
-async def _tried(session: "Session", fork: MemoryFork) -> MergeResult:
+async def _tried(session: "Session", fork: MemoryFork, side: Side) -> MergeResult:
     """Work out what a merge would do now."""
     writing = _writing(session)
 
     def attempt(tx: Transaction) -> None:
-        raise _TriedError(merge_fork(tx, fork, writing))
+        raise _TriedError(merge_fork(tx, fork, writing, side))
 
     try:
         await session.constellation.database.write(attempt)

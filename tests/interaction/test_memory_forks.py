@@ -130,6 +130,34 @@ async def test_a_fork_of_a_fork_shares_its_memory_and_follows_when_the_other_mer
         await assert_sound(agent, session, first, second)
 
 
+async def test_of_lines_that_both_changed_the_user_may_prefer_one_side():
+    def replace(old: str, new: str) -> Turn:
+        return calls("memory_write", label="human", operation="replace", text=new, old_text=old)
+
+    fork_says, parent_says = replace("Likes tea.", "Likes mate."), replace("Likes tea.", "Likes coffee.")
+    model = ScriptedProvider(
+        [remember("Likes tea."), says("Ok."), fork_says, says("Ok."), parent_says, says("Ok."), says("Bye.")]
+    )
+    asked = Asked("Leave everything", "Bring it back")
+    async with running_agent(model, settings=AUTO, permission=asked) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await answer(agent, session, "Remember tea.")
+        fork = await opened(agent, fork_named(await answer(agent, session, "/fork --memory forked")))
+        await answer(agent, fork, "It is mate.")
+        await answer(agent, session, "It is coffee.")
+        assert "fork, target (outside of it), or both" in await answer(agent, fork, "/merge mine")
+        await answer(agent, fork, "/merge")
+        shown = str(asked.requests[-1])
+        assert "both are in the text to fix" in shown
+        assert "type /merge fork or /merge target" in shown
+        said = await answer(agent, fork, "/merge fork")
+        assert "the text has the lines of the fork" in said
+        human = await answer(agent, session, "/memory show human")
+        assert "Likes mate." in human
+        assert "Likes coffee." not in human
+        await assert_sound(agent, session, fork)
+
+
 async def test_a_rewind_takes_a_merge_back():
     model = ScriptedProvider([remember("Likes tea."), says("Ok."), remember("Speaks Dutch."), says("Ok."), says("Hm.")])
     asked = Asked("Bring it back")

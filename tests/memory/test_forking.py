@@ -26,7 +26,7 @@ from pattern_acp.memory.errors import BlockMissingError, UnusableEditError
 from pattern_acp.memory.forks import fork_of_session, stored_blocks
 from pattern_acp.memory.history import read_history, texts_of_all_versions
 from pattern_acp.memory.integrity import damaged_snapshots
-from pattern_acp.memory.merging import merge_texts
+from pattern_acp.memory.merging import Side, merge_texts
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.forking import (
@@ -98,12 +98,12 @@ class Forked:
         now = self.constellation.clock.now_ms()
         return WriteContext(owner, PERSON, MemoryRules(), IDS, PEER, now, NO_TEMPLATES)
 
-    async def merge(self) -> MergeResult:
+    async def merge(self, side: Side = "both") -> MergeResult:
         assert self.fork is not None
-        return await self.constellation.database.write(partial(self._merge, self.fork))
+        return await self.constellation.database.write(partial(self._merge, self.fork, side))
 
-    def _merge(self, fork: MemoryFork, tx: Transaction) -> MergeResult:
-        return merge_fork(tx, fork, self._writing(FORK))
+    def _merge(self, fork: MemoryFork, side: Side, tx: Transaction) -> MergeResult:
+        return merge_fork(tx, fork, self._writing(FORK), side)
 
     async def discard(self) -> None:
         fork = self.fork
@@ -213,6 +213,37 @@ async def test_lines_that_both_changed_are_both_there_and_told(forked: Forked):
     view = next(one for one in await forked.memory(PARENT).blocks() if one.label == "human")
     assert "port 9090" in view.notes[0]
     await forked.assert_sound()
+
+
+@pytest.mark.parametrize(
+    ("side", "line", "told"), [("ours", "port 9191", "lines of the fork"), ("theirs", "port 7070", "from outside")]
+)
+async def test_lines_that_both_changed_read_as_on_the_side_that_the_user_prefers(
+    forked: Forked, side: Side, line: str, told: str
+):
+    await forked.write(PARENT, "append", "port 8080\nuses make")
+    await forked.begin()
+    await forked.write(forked.owner, "replace", "port 9090", old_text="port 8080", by="person")
+    await forked.write(forked.owner, "replace", "port 9191", old_text="port 9090")
+    await forked.write(forked.owner, "append", "uses ruff")
+    await forked.write(PARENT, "replace", "port 7070", old_text="port 8080")
+    merged = await forked.merge(side)
+    assert told in merged.blocks[0].notes[0]
+    assert (merged.places, (await forked.text(PARENT)).split("\n")) == (0, [line, "uses make", "uses ruff"])
+    view = next(one for one in await forked.memory(PARENT).blocks() if one.label == "human")
+    assert view.notes == ()
+    await forked.assert_sound()
+
+
+async def test_a_fork_whose_every_change_gives_way_is_no_fork_that_learned_nothing(forked: Forked):
+    await forked.write(PARENT, "append", "port 8080")
+    await forked.begin()
+    await forked.write(forked.owner, "replace", "port 9090", old_text="port 8080")
+    await forked.write(PARENT, "replace", "port 7070", old_text="port 8080")
+    merged = await forked.merge("theirs")
+    assert (merged.blocks, merged.is_empty) == ([], False)
+    assert "1 place was changed on both sides" in merged.left[0]
+    assert await forked.text(PARENT) == "port 7070"
 
 
 async def test_blocks_that_the_fork_made_or_deleted_are_made_and_deleted(forked: Forked):

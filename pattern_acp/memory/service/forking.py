@@ -9,7 +9,7 @@ Loro's update, or, where both sides changed the same lines, a merge by lines tha
 forgotten since, its versions have no common past any more; then the fork's new lines are added.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -39,7 +39,7 @@ from pattern_acp.memory.edits import Append, Operation, Rewrite
 from pattern_acp.memory.forget import propose_dropping, store_forgetting
 from pattern_acp.memory.forks import CopiedBlock, OwnWrite, StoredBlock
 from pattern_acp.memory.history import READING_PEER, document_at, read_history
-from pattern_acp.memory.merging import Conflict, Merge, merge_texts, open_conflicts
+from pattern_acp.memory.merging import Conflict, Merge, Side, merge_texts, open_conflicts
 from pattern_acp.memory.path_notes import NoteRule, Status, bound_of
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.schemas.types import TextSchema
@@ -92,6 +92,8 @@ class MergeResult(Struct):
     facts: list[str] = field(default_factory=list[str])
     left: list[str] = field(default_factory=list[str])
     """Parts of the fork that do not come back, a sentence each."""
+    places: int = 0
+    """Places that have the lines of both sides, for somebody to fix."""
     stamp: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -198,15 +200,17 @@ def _store_copies(
                 attach(tx, change.block.id, there, at_ms=writing.at_ms, seq=told.seq)
 
 
-def merge_fork(tx: Transaction, fork: MemoryFork, writing: WriteContext) -> MergeResult:
+def merge_fork(tx: Transaction, fork: MemoryFork, writing: WriteContext, side: Side = "both") -> MergeResult:
     """Bring back what the fork learned, and end it; `writing.owner` is the memory that it was forked from.
+
+    Where the fork (`ours`) and that memory (`theirs`) changed the same lines of a text, it has those of `side`.
 
     Raises:
         ForkEndedError: it was merged or discarded before.
         BlockError: a history cannot be read; nothing was changed.
     """
     _require_open(tx, fork)
-    merge = _Merge(tx, fork, writing)
+    merge = _Merge(tx, fork, writing, side)
     stored = forks.stored_blocks(tx, fork.id)
     for one in stored:
         merge.take(one)
@@ -287,10 +291,17 @@ def drop_block(tx: Transaction, stored: StoredBlock, reason: str, at_ms: int, *,
     remove_source(tx, stored.block.id)
 
 
-def _by_lines(base: str, theirs: str, ours: str) -> Merge:
+_OUTCOMES: Mapping[Side, str] = {
+    "both": "both are in the text to fix",
+    "ours": "the text has the lines of the fork",
+    "theirs": "the text has the lines from outside of the fork",
+}
+
+
+def _by_lines(base: str, theirs: str, ours: str, side: Side) -> Merge:
     """The merge of two texts that were made from `base`; where that was empty, no line of either has another form."""
     if base:
-        return merge_texts(base, theirs, ours)
+        return merge_texts(base, theirs, ours, side)
     known = set(theirs.split("\n"))
     new = "\n".join(line for line in ours.split("\n") if line not in known)
     return Merge(f"{theirs}\n{new}" if theirs and new else theirs or new)
@@ -299,10 +310,11 @@ def _by_lines(base: str, theirs: str, ours: str) -> Merge:
 class _Merge:
     """One merge, inside its transaction."""
 
-    def __init__(self, tx: Transaction, fork: MemoryFork, writing: WriteContext) -> None:
+    def __init__(self, tx: Transaction, fork: MemoryFork, writing: WriteContext, side: Side) -> None:
         self._tx = tx
         self._fork = fork
         self._writing = writing
+        self._side: Side = side
         self.result = MergeResult()
 
     def take(self, copy: StoredBlock) -> None:
@@ -454,16 +466,20 @@ class _Merge:
         else:
             history = read_history(self._tx, copy)
             texts = [document_at(history, number).text for number in (1, *(one.number for one in writes))]
-            wanted = _by_lines(texts[0], origin.text, texts[-1])
+            wanted = _by_lines(texts[0], origin.text, texts[-1], self._side)
             if self._agrees(origin, writes, wanted) or len(wanted.text) > origin.limit:
                 self._bring(origin.key, writes, {1: copied.head})
             else:
-                places = self._bring_lines(origin.key, writes, texts)
-                both = "was" if places == 1 else "were"
+                unfixed = self._bring_lines(origin.key, writes, texts)
+                self.result.places += unfixed
+                places = unfixed if self._side == "both" else len(wanted.conflicts)
                 if places:
-                    notes = [f"{plural(places, 'place')} {both} changed on both sides: both are in the text to fix."]
+                    were = "was" if places == 1 else "were"
+                    notes = [f"{plural(places, 'place')} {were} changed on both sides: {_OUTCOMES[self._side]}."]
         if load_block(self._tx, origin.key).text != origin.text:
             self._changed(origin.key, origin.text, notes)
+        else:
+            self.result.left += [f"`{origin.key.label}`: {note}" for note in notes]
 
     def _agrees(self, origin: Block, writes: Sequence[OwnWrite], wanted: Merge) -> bool:
         """Tell whether Loro's merge has the lines of the merge by lines.
@@ -481,7 +497,7 @@ class _Merge:
         places: list[Conflict] = []
         for one, before, after in zip(writes, texts, texts[1:], strict=False):
             block = load_block(self._tx, key)
-            merged = _by_lines(before, block.text, after)
+            merged = _by_lines(before, block.text, after, self._side)
             if merged.text == block.text:
                 continue
             # What takes a write back there, takes back none of these.
