@@ -251,7 +251,7 @@ class _Sessions:
 
 
 def _said(one: _Message) -> ForeignMessage | None:
-    """What a user or an agent said; None for anything else."""
+    """The message of a user or an agent; None for anything else."""
     role = one.role.lower()
     if one.is_deleted or role not in {"user", "assistant"}:
         return None
