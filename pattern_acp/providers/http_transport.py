@@ -15,6 +15,9 @@ import anyio.lowlevel
 import h11
 import httpx
 
+JOINED_BYTES = 65_536
+"""Longest body that is written together with the head of its request."""
+
 READ_BUFFER_BYTES = 256 * 1024
 """More than this unread makes the connection stop reading until someone takes it."""
 
@@ -236,11 +239,14 @@ class _Connection(asyncio.Protocol):
                 h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
             )
             body = await request.aread()
-            sent = (sent or b"") + (self._http.send(h11.Data(body)) or b"" if body else b"")
-            sent += self._http.send(h11.EndOfMessage()) or b""
+            content = self._http.send(h11.Data(body)) or b"" if body else b""
+            end = self._http.send(h11.EndOfMessage()) or b""
         except h11.LocalProtocolError as error:
             raise httpx.LocalProtocolError(str(error), request=request) from error
-        self._transport.write(sent)
+        # A long body is not copied for the sake of one write less.
+        pieces = (sent or b"", content, end)
+        for piece in pieces if len(content) > JOINED_BYTES else (b"".join(pieces),):
+            self._transport.write(piece)
         try:
             with anyio.fail_after(write_seconds):
                 # A server that refuses a request for its size answers, and may close, before it has read all of it.

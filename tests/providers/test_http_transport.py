@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.providers.http import DirectClient
-from pattern_acp.providers.http_transport import ChunkJoiner, ReusingTransport
+from pattern_acp.providers.http_transport import JOINED_BYTES, ChunkJoiner, ReusingTransport
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -72,6 +72,16 @@ async def test_a_cookie_that_a_server_sets_comes_back_with_every_request_behind_
         for _ in range(4):
             await client.send(request())
     assert [b"\r\ncookie: place=7" in head for head in server.heads] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("size", [JOINED_BYTES, JOINED_BYTES + 1, 5_000_000])
+async def test_a_body_of_any_length_comes_whole_behind_its_head(size: int):
+    async with serving(HELLO, HELLO) as (server, request, client):
+        content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+        for body in (content, b"short"):
+            answer = await client.send(client.build_request("POST", request().url, content=body))
+            assert answer.text == "hello"
+    assert (server.connections, server.bodies) == (1, [content, b"short"])
 
 
 async def test_requests_share_a_connection():
