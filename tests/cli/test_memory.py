@@ -118,9 +118,13 @@ def test_every_answer_has_a_json_form(remembered: Process, folder: Path, capsys:
 def test_undo_redo_and_rollback_are_the_persons_and_tell_the_diff(
     remembered: Process, folder: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert "\n-likes tea\n" in answer(remembered, folder, capsys, "undo human 2 --reason wrong")
+    shown = answer(remembered, folder, capsys, "undo human 2 --reason wrong")
+    assert "Write 2 of human was taken back; it is write 4" in shown
+    assert "\n-likes tea\n" in shown
     assert "\n+likes tea\n" in answer(remembered, folder, capsys, "redo human")
-    answer(remembered, folder, capsys, "rollback human 2")
+    shown = answer(remembered, folder, capsys, "rollback human 2")
+    assert "reads as in version 2 again" in shown
+    assert "\n-works at night\n" in shown
     log = json.loads(answer(remembered, folder, capsys, "history human --json"))
     assert [(one["operation"], one["target"], one["actor"]) for one in log[:3]] == [
         ("rollback", 2, "human"),
@@ -129,6 +133,7 @@ def test_undo_redo_and_rollback_are_the_persons_and_tell_the_diff(
     ]
     assert log[2]["reason"] == "wrong"
     assert log[0]["stream"] == "constellation"
+    assert "rollback to 2" in answer(remembered, folder, capsys, "history human")
 
 
 def test_forgetting_needs_a_yes_and_then_leaves_nothing(

@@ -89,26 +89,6 @@ async def test_blame_names_the_write_of_each_line_and_of_characters():
         assert "| 9-15 | 3 |" in spans
 
 
-async def test_undo_and_redo_show_the_diff_and_say_how_to_take_it_back():
-    async with running_agent(ScriptedProvider([])) as agent:
-        session = await opened(agent)
-        said = await ask(agent, session, "/memory undo human 2")
-        assert "Write 2 of `human` was taken back; it is write 5" in said
-        assert "\n-likes tea\n" in said
-        assert "likes tea" not in await ask(agent, session, "/memory human")
-        said = await ask(agent, session, "/memory redo human")
-        assert "\n+likes tea\n" in said
-        assert "likes tea" in await ask(agent, session, "/memory human")
-
-
-async def test_a_rollback_shows_the_diff():
-    async with running_agent(ScriptedProvider([])) as agent:
-        session = await opened(agent)
-        said = await ask(agent, session, "/memory rollback human 2")
-        assert "reads as in version 2 again" in said
-        assert "\n-speaks Dutch\n" in said
-
-
 async def test_an_undo_is_the_persons_and_seen_by_the_next_prompt():
     model = ScriptedProvider([says("ok")])
     async with running_agent(model) as agent:
