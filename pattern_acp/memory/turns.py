@@ -151,6 +151,13 @@ REPEATED = 0.5
 TELLS_WHEN = 1.1
 """Weight of a turn that names a day, where the query asks when."""
 
+TELLS_WHERE = 1.2
+"""Weight of a turn that may name a place, where the query asks for one."""
+
+_BEFORE_PLACES = frozenset({"at", "behind", "from", "in", "into", "near", "on", "through", "to", "under"})
+"""Words that stand before places: whatever the place is, most answers to `where` have one."""
+
+_WHERE = late_pattern(r"\b(?:where|(?:what|which) (?:place|venue|city|town|country))\b")
 _WHEN = late_pattern(r"\b(?:when|(?:what|which) (?:day|date|month|year|week|time)|how long ago|since when)\b")
 
 
@@ -162,12 +169,15 @@ class QueryOfTurns(NamedTuple):
     days: tuple[Days, ...]
     """Days that it names."""
     asks_when: bool
+    asks_where: bool
 
     @classmethod
     def of(cls, query: str, now_ms: int, zone: tzinfo | None) -> "QueryOfTurns":
         """Read a query that is asked now."""
         days = days_named(query, day_at(now_ms, zone))
-        return cls(names_of(query), days, not days and _WHEN.search(query.lower()) is not None)
+        asked = query.lower()
+        asks_when = not days and _WHEN.search(asked) is not None
+        return cls(names_of(query), days, asks_when, _WHERE.search(asked) is not None)
 
 
 def names_of(query: str) -> frozenset[str]:
@@ -210,6 +220,8 @@ def weight_of(text: str, query: QueryOfTurns) -> float:
         weight *= ASKS
     if query.asks_when and names_days(text):
         weight *= TELLS_WHEN
+    if query.asks_where and not _BEFORE_PLACES.isdisjoint(words):
+        weight *= TELLS_WHERE
     return weight
 
 

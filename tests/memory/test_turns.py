@@ -70,6 +70,13 @@ def test_who_is_asked_when_looks_for_a_day():
     assert weight_of(text, asked("When was the car sold?")) > weight_of(text, asked("Who bought the car?"))
 
 
+@pytest.mark.parametrize("query", ["Where does she sell them?", "In which city is her stall?"])
+def test_who_asks_for_a_place_gets_turns_that_may_name_one(query: str):
+    placed, plain = "Near the old harbour, twice a month.", "Because the old harbour closed last month."
+    assert weight_of(placed, asked(query)) > weight_of(placed, asked("How often does she sell them?"))
+    assert weight_of(plain, asked(query)) == weight_of(plain, asked("How often does she sell them?"))
+
+
 @pytest.mark.parametrize(
     ("text", "day", "part"),
     [
