@@ -76,7 +76,7 @@ class Column(Struct, frozen=True):
     styles: dict[str, str] = field(default_factory=dict[str, str])
     """The styles of cells by their text, where they have their own."""
     lines: bool = False
-    """A terminal begins each line of the cell anew."""
+    """A terminal shows each line of the cell on a line of its own."""
 
 
 class Table(Struct, frozen=True):

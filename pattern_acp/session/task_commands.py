@@ -127,7 +127,7 @@ async def _keep(session: "Session", title: str) -> str:
     if task is None:
         raise CommandMisusedError(TASKS_USAGE)
     line = one_line(task_line(TaskRow(task)))
-    return f"Kept `{line}`. From now on the plan of this session is its steps."
+    return f"Stored `{line}`. From now on the plan of this session is its steps."
 
 
 async def _record_plan(session: "Session", task: Task) -> None:

@@ -134,7 +134,7 @@ async def test_the_plan_of_a_session_becomes_a_task_and_its_steps_are_shown_on_l
         session = await agent.editor.open_session(str(agent.folder))
         assert "no plan yet" in await said(agent, session, "/tasks keep Feature")
         await agent.editor.prompt(session, "Build it.")
-        assert "Kept `[>] #1 Feature (1/2 steps; user)`" in await said(agent, session, "/tasks keep Feature")
+        assert "Stored `[>] #1 Feature (1/2 steps; user)`" in await said(agent, session, "/tasks keep Feature")
         other = await agent.editor.open_session(str(agent.folder))
         assert "[!] #1" in await said(agent, other, "/task 1 block")
         params: JsonDict = {"sessionId": session, "cwd": str(agent.folder), "mcpServers": []}
