@@ -133,7 +133,7 @@ def _merged(schema: BlockSchema, base: State, theirs: State, ours: State, confli
         case ListSchema(), ListState(), ListState(), ListState():
             return ListState(tuple(merge_items(base.items, theirs.items, ours.items)))
         case _:
-            merge = merge_texts(*(show(schema, state) for state in (base, theirs, ours)))
+            merge = merge_texts(show(schema, base), show(schema, theirs), show(schema, ours))
             conflicts += merge.conflicts
             return read(schema, merge.text)
 
