@@ -8,12 +8,9 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
-from typing import cast
 
 import anyio
-from typing_extensions import Buffer
 
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
@@ -61,21 +58,23 @@ class KillingCarrier(FolderCarrier):
         self._step()
 
 
-class KillingContent(BytesIO):
-    """Kills the process that comes to its end: all of its parts are sent then, and not what they are."""
+class KillingContent(bytes):
+    """Kills the process that asks for its length again: all of its pieces are sent then, and not what they are."""
 
-    def readinto(self, buffer: Buffer, /) -> int:
-        size = super().readinto(buffer)
-        if size == 0:
+    has_begun = False
+
+    def __len__(self) -> int:
+        if self.has_begun:
             os.kill(os.getpid(), signal.SIGKILL)
-        return size
+        self.has_begun = True
+        return super().__len__()
 
 
 class KillingNatsCarrier(NatsCarrier):
     """Kills the process while it sends a segment."""
 
     async def put(self, name: SegmentName, content: bytes) -> None:
-        await super().put(name, cast("bytes", KillingContent(content)))
+        await super().put(name, KillingContent(content))
 
 
 def kill_before_naming(event: str, arguments: tuple[object, ...]) -> None:
