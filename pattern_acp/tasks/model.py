@@ -48,8 +48,8 @@ class TaskTakenError(TaskError):
     def __init__(self, ref: str, owner: str) -> None:
         """Name the task, and who has it."""
         super().__init__(
-            f"{owner} works on the task {ref} in another session that is open; take another one, comment on it, or "
-            "ask the user."
+            f"{owner} works on the task {ref} in another session that is open",
+            advice="take another one, comment on it, or ask the user.",
         )
 
 

@@ -54,7 +54,7 @@ class WebSearch:
         try:
             found = await self._searcher.search(query)
         except WebError as error:
-            raise ToolFailedError(error.sentence, failure_code=error.failure_code) from error
+            raise ToolFailedError(error.sentence, advice=error.advice, failure_code=error.failure_code) from error
         text = "\n\n".join(map(_as_text, found)) or "Nothing was found; try other words."
         links = tuple(LinkContent(one.url, one_line(one.title or one.url), one_line(one.text, 200)) for one in found)
         return ToolOutcome(

@@ -17,6 +17,8 @@ from pattern_acp.web.pages import PageFailedError, Pages, Site, WebRequest, site
 
 MOST_RESULTS = 10
 
+_TELL = "tell the user."
+
 _REASONS = {401: "its key is wrong", 402: "its credit is used up", 403: "its key is wrong", 429: "its limit is reached"}
 
 
@@ -99,11 +101,11 @@ class WebSearcher:
         page = await self._pages.ask(self._vendor.request(self._address, key, query))
         if page.status != 200:
             reason = _REASONS.get(page.status, f"it answered with status {page.status}")
-            raise PageFailedError(f"{self.name} did not search: {reason}; tell the user.")
+            raise PageFailedError(f"{self.name} did not search: {reason}", advice=_TELL)
         try:
             answer = cast("Json", json.loads(page.body))
         except ValueError as error:
-            raise PageFailedError(f"{self.name} did not answer with JSON; tell the user.") from error
+            raise PageFailedError(f"{self.name} did not answer with JSON", advice=_TELL) from error
         return tuple(filter(None, map(self._result, self._listed(answer))))[:MOST_RESULTS]
 
     def _listed(self, answer: Json) -> list[Json]:

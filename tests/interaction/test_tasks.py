@@ -88,7 +88,10 @@ async def test_a_task_that_another_open_session_works_on_is_not_taken():
         await agent.editor.prompt(second, "Take it.")
         refused = last_result(model.requests[-1])
         assert refused.is_error
-        assert "works on the task #1 in another session that is open" in refused.text
+        assert "works on the task #1 in another session that is open; take another one" in refused.text
+        (shown,) = [each for each in agent.editor.of_kind("tool_call_update") if each.get("status") == "failed"]
+        assert "in another session that is open." in str(shown["content"])
+        assert "ask the user" not in str(shown["content"])
 
 
 async def test_what_a_task_took_is_measured_over_the_turns_in_which_its_session_worked_on_it():

@@ -123,6 +123,8 @@ async def test_a_refusal_is_a_sentence_without_the_key(tmp_path: Path, status: i
         with pytest.raises(ToolFailedError, match=why) as caught:
             await tool_bench(tmp_path).call(tool, query="x")
         assert "secret" not in caught.value.sentence
+        assert "the user" not in caught.value.sentence
+        assert caught.value.for_model.endswith("Tell the user.")
 
 
 async def test_an_answer_of_another_form_has_no_results(tmp_path: Path):
