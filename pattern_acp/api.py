@@ -14,6 +14,7 @@ import anyio.to_thread
 from acp import schema as sdk
 from msgspec import Struct
 
+from pattern_acp.bootstrap.constellation_choice import process_in
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import Flags, Mode
@@ -153,8 +154,8 @@ async def read_memory(
 
 def _looked_up(process: Process, folder: Path) -> tuple[Path | None, tuple[tuple[Scope, str], ...]]:
     """The constellation's file where there is one, and whose blocks a session in `folder` sees."""
-    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
     place = str(folder.absolute())
+    path = process_in(process, place).constellation_path
     project = project_key(git_facts(place).common_dir, place)
     persona = process.loaded.settings.persona
     return path if path.exists() else None, ((Scope.PERSONA, persona), (Scope.PROJECT, project))

@@ -63,7 +63,7 @@ async def open_constellation(
         problems += [problem for problem in (opened.lost, choice.problem, chosen.problem) if problem]
 
         yield Constellation(
-            name=settings.constellation,
+            name=process.constellation,
             database=database,
             models=providers,
             settings=settings,

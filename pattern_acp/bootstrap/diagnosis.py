@@ -288,7 +288,7 @@ async def diagnose(
         await _sandbox(process),
     ]
     findings += await _database_findings(process, database)
-    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    path = process.constellation_path
     findings += await anyio.to_thread.run_sync(partial(check_environment, path, now_ms=SystemClock().now_ms()))
     findings += await anyio.to_thread.run_sync(_worker_folders)
     if thorough and path.exists():
@@ -352,7 +352,7 @@ def _server_token(process: Process) -> list[Finding]:
 def _files(process: Process) -> list[Finding]:
     paths = process.loaded.paths
     named = {
-        "Constellation file": paths.constellation_path(process.loaded.settings.constellation),
+        "Constellation file": process.constellation_path,
         "Configuration": paths.config_file,
         "Log": paths.log_file,
         "Cache": paths.cache,
@@ -520,7 +520,7 @@ def _extras() -> Finding:
 
 
 async def _database_findings(process: Process, database: Database | None) -> list[Finding]:
-    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    path = process.constellation_path
     if database is None and (lost := lost_constellation(path, begun=False)):
         return [Finding("Database", Health.BROKEN, lost, "Do what the sentence says.", code="database.lost")]
     if database is None and not path.exists():

@@ -33,7 +33,7 @@ async def open_file(process: Process) -> AsyncGenerator[OpenedConstellation, Non
         DatabaseError: the file cannot be used.
         OSError: its folder cannot be looked at.
     """
-    path = process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    path = process.constellation_path
     lost = await anyio.to_thread.run_sync(_what_was_lost, path)
     busy_seconds = BUSY_BUDGET_SECONDS if process.busy_seconds is None else process.busy_seconds
     async with open_database(path, clock=SystemClock(), busy_seconds=busy_seconds) as database:

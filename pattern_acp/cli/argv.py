@@ -67,10 +67,15 @@ def _flag(key: Key) -> Parameter:
     about = f"{key.summary[0].lower()}{key.summary[1:-1]}"
     choices = choices_of(key.rule)
     metavar = "" if choices else "PROVIDER/MODEL" if key.rule is MODEL else "NAME"
-    return Parameter(key.name, about, metavar=metavar, option=key.flag, choices=choices)
+    return Parameter(_field_of(key), about, metavar=metavar, option=key.flag, choices=choices)
 
 
-SETTINGS = tuple(_flag(key) for key in KEYS if key.flag and "." not in key.name)
+def _field_of(key: Key) -> str:
+    """The field of `Flags` that the flag of a setting fills."""
+    return key.flag.removeprefix("--").replace("-", "_")
+
+
+SETTINGS = tuple(_flag(key) for key in KEYS if key.flag and key.name != "budget.turn")
 """Flags that every command takes."""
 
 
@@ -354,7 +359,7 @@ def _value(one: Parameter, value: object) -> Value:
 
 def _flags(given: Mapping[str, Any]) -> Flags:
     for key in KEYS:
-        value = given.get(key.flag.removeprefix("--").replace("-", "_")) if key.flag else None
+        value = given.get(_field_of(key)) if key.flag else None
         if value is not None and key.rule.check(value) is None:
             # A value typed a moment ago is refused; one from a file or variable only falls back (config/load.py).
             raise click.UsageError(f"{key.flag} must be {key.rule.allowed}.")

@@ -118,4 +118,4 @@ def _as_json(backup: Backup) -> JsonObject:
 
 
 def _constellation(process: Process) -> Path:
-    return process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    return process.constellation_path

@@ -137,7 +137,7 @@ async def _result(group: Group, command: Command, call: TypedCommand, process: P
 
 def constellation_path(process: Process) -> Path:
     """Return the path of the constellation in the settings."""
-    return process.loaded.paths.constellation_path(process.loaded.settings.constellation)
+    return process.constellation_path
 
 
 def refuse_if_lost(path: Path) -> None:

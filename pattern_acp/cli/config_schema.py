@@ -16,7 +16,7 @@ from pattern_acp.config.keys import KEYS
 from pattern_acp.config.models import MODEL_KEYS
 from pattern_acp.config.programs import CHECK_KEYS, EVENTS, LSP_SERVER_KEYS, MCP_SERVER_KEYS
 from pattern_acp.config.providers import PROVIDER_KEYS
-from pattern_acp.config.values import Rule, choices_of
+from pattern_acp.config.values import FILE_NAME, Rule, choices_of
 from pattern_acp.domain.canonical import JsonObject
 
 _Form: TypeAlias = Any
@@ -85,8 +85,11 @@ def config_model() -> type[BaseModel]:
         groups.setdefault(group, {})[name] = (_judged(key.rule) | None, field)
     fields = groups.pop("")
     lsp = _model("lsp", groups.pop("lsp"), _table("lsp", LSP_SERVER_KEYS.items()))
+    constellation = _model("constellation", groups.pop("constellation"))
     for name, group in groups.items():
         fields[name] = (_model(name, group) | None, None)
+    about = "The memory to use, or its table."
+    fields["constellation"] = (constellation | _judged(FILE_NAME) | None, Field(default=None, description=about))
     fields["lsp"] = (lsp | _any_case("on", "off") | bool | None, Field(default=None, description="Language servers."))
     for name, known in (("providers", PROVIDER_KEYS), ("models", MODEL_KEYS)):
         judged = {

@@ -43,8 +43,7 @@ class ForkDesk(Struct, frozen=True):
         Raises:
             ConfigError: none can be called so.
         """
-        loaded = self.process.loaded
-        there = replace(self.process, loaded=replace(loaded, settings=replace(loaded.settings, constellation=name)))
+        there = self.process.using(name)
         constellation_path(there)
         return there
 
@@ -108,12 +107,12 @@ async def merge_constellation(
     Raises:
         PatternError: there is no such constellation, or the choice means nothing.
     """
-    if name == desk.process.loaded.settings.constellation:
+    if name == desk.process.constellation:
         raise UnusableChoiceError(f"{name} is the constellation to merge into; --constellation names another one.")
     exported = _exported(desk, name, project, persona, history)
     async with exported as (file, report, stores), open_for_command(desk.process) as to:
         is_fork = not stores.isdisjoint(await to.read(stores_in))
-        target = desk.process.loaded.settings.constellation
+        target = desk.process.constellation
         unrelated = () if is_fork else (f"{name} is no fork of {target}; merging it does what importing it would do.",)
         done = await _take(desk, to, file, accepts, conflicts, unrelated)
     return replace(done, file=name, notes=(*done.notes, *report.left_out))

@@ -22,7 +22,7 @@ def run_doctor(arguments: Doctor, process: Process) -> int:
     look = partial(diagnose, here, thorough=arguments.verify)
     diagnosis = anyio.run(look)
     if arguments.repair:
-        path = here.loaded.paths.constellation_path(here.loaded.settings.constellation)
+        path = here.constellation_path
         done = repair(path, diagnosis.findings, now_ms=SystemClock().now_ms())
         diagnosis = replace(anyio.run(look) if done else diagnosis, repaired=tuple(done))
     with suppress(OutputClosed):  # `head` has seen enough; the exit code still tells

@@ -96,7 +96,18 @@ KEYS: tuple[Key, ...] = (
         variable="PATTERN_ACP_MODEL",
         flag="--model",
     ),
-    Key("constellation", "The memory to use.", FILE_NAME, variable="PATTERN_ACP_CONSTELLATION", flag="--constellation"),
+    Key(
+        "constellation.name",
+        "The memory to use.",
+        FILE_NAME,
+        variable="PATTERN_ACP_CONSTELLATION",
+        flag="--constellation",
+    ),
+    Key(
+        "constellation.per_project",
+        "Whether each project has a file of its own, with your own memory in the one that `name` says.",
+        YES_OR_NO,
+    ),
     Key("persona", "Who answers.", FILE_NAME, flag="--persona"),
     Key(
         "mode",

@@ -291,7 +291,7 @@ def _from_text(resolution: _Resolution, key: Key, raw: str | None, source: str, 
 def _flag(flags: Flags, key: Key) -> str | None:
     by_key = {
         "model": flags.model,
-        "constellation": flags.constellation,
+        "constellation.name": flags.constellation,
         "persona": flags.persona,
         "mode": flags.mode,
         "thinking": flags.thinking,

@@ -214,6 +214,8 @@ def _mcp_server(name: str, table: Mapping[str, object]) -> tuple[McpServerSettin
 
 LSP_TABLE = "lsp"
 
+CONSTELLATION_TABLE = "constellation"
+
 LSP_PROGRAMS = (
     "basedpyright-langserver",
     "pyright-langserver",
@@ -238,16 +240,21 @@ LSP_SERVER_KEYS = {
 
 
 def with_long_form(file: TomlFile) -> TomlFile:
-    """The file with `lsp = "off"` (or `false`) written as the table that it stands for."""
+    """The file with `lsp = "off"` (or `false`) and `constellation = "NAME"` written as the tables they stand for."""
     raw = file.table.get(LSP_TABLE)
     if isinstance(raw, bool):
         raw = "on" if raw else "off"
-    if not isinstance(raw, str):
-        return file
+    if isinstance(raw, str):
+        file = _as_table(file, LSP_TABLE, "mode", raw)
+    name = file.table.get(CONSTELLATION_TABLE)
+    return file if name is None or is_table(name) else _as_table(file, CONSTELLATION_TABLE, "name", name)
+
+
+def _as_table(file: TomlFile, table: str, key: str, value: object) -> TomlFile:
     lines = dict(file.lines)
-    if LSP_TABLE in lines:
-        lines[f"{LSP_TABLE}.mode"] = lines[LSP_TABLE]
-    return replace(file, table={**file.table, LSP_TABLE: {"mode": raw}}, lines=lines)
+    if table in lines:
+        lines[f"{table}.{key}"] = lines[table]
+    return replace(file, table={**file.table, table: {key: value}}, lines=lines)
 
 
 def server_tables(file: TomlFile) -> Mapping[str, object]:

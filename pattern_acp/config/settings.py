@@ -502,6 +502,15 @@ class HookSettings(Struct, frozen=True):
     """The file it is from, for sentences."""
 
 
+class ConstellationSettings(Struct, frozen=True):
+    """The place of memory and sessions."""
+
+    name: str = "default"
+    """The one that is used; with `per_project`, the one of the user's own memory."""
+    per_project: bool = False
+    """True when each project has a file of its own (bootstrap/constellation_choice.py)."""
+
+
 class Flags(Struct, frozen=True):
     """Settings from the command line; None where it says nothing."""
 
@@ -522,7 +531,7 @@ class Settings(Struct, frozen=True):
 
     model: str = ""
     """`PROVIDER/MODEL`, or empty to choose (providers/choose.py)."""
-    constellation: str = "default"
+    constellation: ConstellationSettings = field(default_factory=ConstellationSettings)
     persona: str = "default"
     mode: Mode = "ask"
     thinking: ThinkingSetting = "auto"

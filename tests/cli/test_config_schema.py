@@ -116,7 +116,10 @@ def test_forms_are_of_keys_that_the_readers_know():
     assert all(set(FORMS[name]) <= set(keys) for name, keys in readers.items())
 
 
-@pytest.mark.parametrize("text", ['lsp = "off"', 'lsp = "Off"', "lsp = false", ""])
+@pytest.mark.parametrize(
+    "text",
+    ['lsp = "off"', 'lsp = "Off"', "lsp = false", 'constellation = "a"', "[constellation]\nper_project = true", ""],
+)
 def test_short_forms_and_an_empty_file_are_valid(text: str):
     assert faults(text) == 0
 

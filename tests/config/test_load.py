@@ -14,6 +14,7 @@ from pattern_acp.config.settings import (
     ChatSettings,
     ClaimSettings,
     CompactionSettings,
+    ConstellationSettings,
     DefinitionSettings,
     DelegateSettings,
     FetchSettings,
@@ -67,7 +68,6 @@ def test_every_key_lands_in_the_settings(tmp_path: Path):
         tmp_path,
         user="""
 model = "lab/a"
-constellation = "work"
 persona = "reviewer"
 mode = "edit"
 thinking = "high"
@@ -158,6 +158,10 @@ projects = ["shop=~/src/shop"]
 every_seconds = 9
 sessions_days = 30
 
+[constellation]
+name = "work"
+per_project = true
+
 [budget]
 turn = 0.5
 session = "5 USD, 2M tokens"
@@ -170,7 +174,7 @@ ask_above = "1 USD"
     assert [problem.key for problem in loaded.problems] == ["fallback"]  # there is no provider lab
     assert loaded.settings == Settings(
         model="lab/a",
-        constellation="work",
+        constellation=ConstellationSettings("work", per_project=True),
         persona="reviewer",
         mode="edit",
         thinking="high",
@@ -251,7 +255,32 @@ def test_a_project_may_only_narrow_what_memory_may(tmp_path: Path, key: str, own
 
 def test_an_empty_variable_is_not_set(tmp_path: Path):
     loaded = load_with(tmp_path, user='constellation = "work"', PATTERN_ACP_CONSTELLATION="")
-    assert loaded.settings.constellation == "work"
+    assert loaded.settings.constellation.name == "work"
+
+
+def test_a_constellation_is_named_alone_or_in_its_table(tmp_path: Path):
+    alone = load_with(tmp_path / "a", user='constellation = "work"')
+    table = load_with(tmp_path / "b", user='[constellation]\nname = "work"\nper_project = true')
+    flagged = load_with(tmp_path / "c", user="[constellation]\nper_project = true", PATTERN_ACP_CONSTELLATION="work")
+    assert alone.settings.constellation == ConstellationSettings("work")
+    assert (
+        table.settings.constellation
+        == flagged.settings.constellation
+        == ConstellationSettings("work", per_project=True)
+    )
+    assert alone.problems == table.problems == flagged.problems == ()
+
+
+def test_what_no_constellation_can_be_called_is_named_with_its_line(tmp_path: Path):
+    loaded = load_with(tmp_path, user="mode = 'plan'\nconstellation = 3")
+    assert loaded.settings.constellation == ConstellationSettings()
+    assert [(problem.key, problem.line) for problem in loaded.problems] == [("constellation.name", 2)]
+
+
+def test_a_project_may_not_choose_where_memory_is(tmp_path: Path):
+    loaded = load_with(tmp_path, project="[constellation]\nper_project = true\nname = 'theirs'")
+    assert loaded.settings.constellation == ConstellationSettings()
+    assert {problem.key for problem in loaded.problems} == {"constellation.per_project", "constellation.name"}
 
 
 def test_unknown_keys_and_wrong_types_are_one_line_each_and_the_rest_holds(tmp_path: Path):
@@ -272,9 +301,9 @@ blue = 1
     )
     assert sentences(loaded, tmp_path) == snapshot(
         [
-            "HOME/config.toml:2: logs: there is no such key; allowed are model, constellation, persona, mode, "
+            "HOME/config.toml:2: logs: there is no such key; allowed are model, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
-            "[backup], [budget], [chat], [claims], [compaction], [definitions], "
+            "[backup], [budget], [chat], [claims], [compaction], [constellation], [definitions], "
             "[delegate], [fetch], [jobs], [lsp], [memory], [policy], [retention], [search], [sync], [tasks], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
@@ -283,9 +312,9 @@ blue = 1
             "tool_result_chars, command_timeout_seconds, max_output_tokens, provider_connect_seconds, "
             "provider_first_byte_seconds, provider_total_seconds, provider_idle_seconds, "
             "stream_retries, repeats_noted, repeats_asked, slow_commands, overlapping, wakes. It is not used.",
-            "HOME/config.toml:10: colours: there is no such key; allowed are model, constellation, persona, mode, "
+            "HOME/config.toml:10: colours: there is no such key; allowed are model, persona, mode, "
             "thinking, log_level, edit_tool, fallback, fallback_after_seconds, cache_ttl, editor_deadline_seconds, "
-            "[backup], [budget], [chat], [claims], [compaction], [definitions], "
+            "[backup], [budget], [chat], [claims], [compaction], [constellation], [definitions], "
             "[delegate], [fetch], [jobs], [lsp], [memory], [policy], [retention], [search], [sync], [tasks], [turn], "
             "[providers.NAME], "
             "[models.ID], [mcp_servers.NAME], "
@@ -409,12 +438,12 @@ base_url = "http://evil.example"
 """,
         ANTHROPIC_API_KEY="key-of-the-person",
     )
-    assert loaded.settings.constellation == "default"
+    assert loaded.settings.constellation == ConstellationSettings()
     assert loaded.settings.persona == "default"
     assert loaded.settings.log_level == "info"
     assert "mine" not in loaded.settings.providers
     assert loaded.settings.providers["anthropic"].base_url == "https://api.anthropic.com"
-    assert {problem.key for problem in loaded.problems} == {"constellation", "persona", "log_level", "providers"}
+    assert {problem.key for problem in loaded.problems} == {"constellation.name", "persona", "log_level", "providers"}
 
 
 @pytest.mark.parametrize(

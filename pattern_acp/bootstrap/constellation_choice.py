@@ -1,0 +1,75 @@
+"""The choice of the constellation that a folder uses: with `[constellation] per_project`, one for each project.
+
+Owns: the name of a project's constellation, and finding those that are there. Must not know: what is in them. The name
+is all there is: the file is where that of any constellation is, and `--constellation NAME` uses it from anywhere.
+"""
+
+import re
+from hashlib import sha256
+from posixpath import basename
+
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.config.load import Loaded
+
+_DIGITS = 12
+"""Hexadecimal digits of the project's key in a name."""
+
+_LONGEST = 23
+"""Characters that the name of the user's constellation and that of the project have at most in the name of both."""
+
+_OTHER = re.compile(r"[^a-z0-9]+")
+
+
+def is_per_project(loaded: Loaded) -> bool:
+    """Tell whether each project has a constellation; one that a flag or variable names is used for all of them."""
+    return loaded.settings.constellation.per_project and "constellation.name" not in loaded.settings.fixed
+
+
+def constellation_of_project(loaded: Loaded, project: str) -> str:
+    """The name of the constellation that a project uses, by its key (`memory.blocks.project_key`)."""
+    name = loaded.settings.constellation.name
+    if not is_per_project(loaded):
+        return name
+    slug = _OTHER.sub("-", basename(project).lower())[:_LONGEST].strip("-")
+    return f"{_beginning(name)}{slug or 'project'}-{_hash(name, project)}"
+
+
+def constellation_of_folder(loaded: Loaded, folder: str) -> str:
+    """The name of the constellation that sessions and commands in a folder use; all worktrees share one.
+
+    Blocking: looks which repository the folder is of. A folder of none is a project of its own, and may be gone.
+    """
+    if not is_per_project(loaded):
+        return loaded.settings.constellation.name
+    # Late: without per_project nothing of it is wanted.
+    from pattern_acp.session.stored import project_of_folder
+
+    return constellation_of_project(loaded, project_of_folder(folder))
+
+
+def process_in(process: Process, folder: str) -> Process:
+    """The process with the constellation of a folder. Blocking, as `constellation_of_folder`."""
+    return process.using(constellation_of_folder(process.loaded, folder))
+
+
+def project_constellations(loaded: Loaded) -> tuple[str, ...]:
+    """The names of the projects' constellations that are there, without the one of the user's own memory. Blocking.
+
+    Raises:
+        OSError: the folder of constellations cannot be looked at.
+    """
+    name = re.compile(rf"{re.escape(_beginning(loaded.settings.constellation.name))}[a-z0-9-]+-[0-9a-f]{{{_DIGITS}}}")
+    folder = loaded.paths.data / "constellations"
+    found = folder.iterdir() if is_per_project(loaded) and folder.is_dir() else ()
+    return tuple(sorted(one.name for one in found if name.fullmatch(one.name)))
+
+
+def _beginning(name: str) -> str:
+    """The beginning of the names of the projects whose user's memory is in `name`."""
+    if len(name) > _LONGEST:
+        name = f"{name[: _LONGEST - 9].rstrip('.')}-{_hash(name)[:8]}"
+    return f"{name}."
+
+
+def _hash(*parts: str) -> str:
+    return sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:_DIGITS]
