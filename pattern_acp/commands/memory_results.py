@@ -817,7 +817,11 @@ class VerifiedBlocks(Result, frozen=True):
         """A table of them."""
         heads = columns(Column("Block", code=True), "Writes", "What is stored")
         rows = tuple((one.label, f"{one.writes:,}", "; ".join(one.problems) or "sound") for one in self.blocks)
-        mends = "Listing the blocks repairs a text from the parts that are sound; later writes make another archive."
+        mends = (
+            "Listing the blocks repairs what other stored parts give. `pattern-acp doctor --verify --repair` begins a "
+            "history again that none gives. `pattern-acp journal rebuild` makes rows again that are not what their "
+            "events say."
+        )
         return (Table(heads, rows), *((Paragraph(mends),) if self.is_failure else ()))
 
 

@@ -24,10 +24,17 @@ from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.memory.blocks import Block, BlockKey, Scope, Tier
 from pattern_acp.memory.document import BlockDocument
-from pattern_acp.memory.errors import BlockCorruptError
+from pattern_acp.memory.errors import BlockCorruptError, DocumentError, HistoryCorruptError
 from pattern_acp.memory.merging import decode_conflicts
 from pattern_acp.memory.permissions import Permission
-from pattern_acp.memory.schemas.types import BlockSchema, SchemaError, TextSchema, decode_schema, unfolded
+from pattern_acp.memory.schemas.types import (
+    BlockSchema,
+    ContentError,
+    SchemaError,
+    TextSchema,
+    decode_schema,
+    unfolded,
+)
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)
@@ -93,9 +100,41 @@ def open_block(tx: Transaction, row: Row, *, peer: int) -> OpenBlock:
     """The block of a `find_block` row with its document, for this process's `peer` to change.
 
     Raises:
-        BlockCorruptError: nothing that is stored gives the document.
+        HistoryCorruptError: nothing that is stored gives the document, and the text has its hash: `from_text` takes it.
+        BlockCorruptError: nothing that is stored gives the document or the text.
     """
-    return _open(tx, _decode(row, _schema(row)), peer)
+    stored = _decode(row, _schema(row))
+    try:
+        return _open(tx, stored, peer)
+    except BlockCorruptError as error:
+        if _from_text(stored, peer) is None:
+            raise
+        raise HistoryCorruptError(stored.block.key.label, error.problem, only_text=True) from error
+
+
+def from_text(row: Row, *, peer: int) -> OpenBlock:
+    """The block of a `find_block` row with a new document, whose first change is the text.
+
+    Raises:
+        BlockCorruptError: the text has not its hash, or does not give the document.
+    """
+    stored = _decode(row, _schema(row))
+    document = _from_text(stored, peer)
+    if document is None:
+        raise BlockCorruptError(stored.block.key.label, "its text is not the one stored last")
+    return OpenBlock(stored.block, document, 0, 0, 0, mended=True)
+
+
+def _from_text(stored: _Stored, peer: int) -> BlockDocument | None:
+    block = stored.block
+    if text_hash(block.text) != stored.text_hash:
+        return None
+    try:
+        document = BlockDocument.create(block.key.label, block.text, peer=peer, schema=block.schema)
+    except (ContentError, DocumentError):
+        # The text of a log, for one, shows no more than its end.
+        return None
+    return document if document.text == block.text else None
 
 
 def whole_block(tx: Transaction, key_row: Row) -> Block:

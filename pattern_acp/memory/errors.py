@@ -142,13 +142,14 @@ class HistoryCorruptError(BlockCorruptError):
 
     failure_code = "memory.block-corrupt"
 
-    def __init__(self, name: str, problem: str) -> None:
-        """Name the block and the problem."""
+    def __init__(self, name: str, problem: str, *, only_text: bool = False) -> None:
+        """Name the block and the problem. With `only_text`, no document is left that an edit could change."""
+        editing = ", but cannot be edited until" if only_text else "."
         BlockError.__init__(
             self,
             f"The history of the memory block {name!r} is damaged ({problem}), so older versions and undo are not "
-            "available; its text is sound and can be read and edited. `pattern-acp doctor --verify --repair` begins "
-            "its history again with this text.",
+            f"available; its text is sound{editing} `pattern-acp doctor --verify --repair` begins its history again "
+            "with this text.",
         )
         self.name = name
         self.problem = problem

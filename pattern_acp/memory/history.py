@@ -7,7 +7,7 @@ can be worked on in another process (`run_on_history`).
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -32,6 +32,13 @@ _QUERIES = load_queries("pattern_acp.memory")
 
 READING_PEER = 1
 """Peer of documents that are only read: nothing is ever exported from them."""
+
+
+MISSING_WRITES = 1_000
+"""Writes that may be missing from a history that is still read as far as it goes."""
+
+UNREADABLE = b"\0"
+"""The update of a write that is missing: no document takes it."""
 
 
 class Write(Struct, frozen=True):
@@ -111,24 +118,48 @@ def read_write(tx: Transaction, block: Block, number: int) -> Write:
 
     Raises:
         VersionError: the block has no such write.
+        HistoryCorruptError: it is missing.
     """
     row = tx.one(_QUERIES["read_write"], {"block_id": block.id, "number": number})
     if row is None:
+        if 1 <= number <= block.head_update:
+            raise HistoryCorruptError(block.key.label, f"write {number} is missing")
         raise VersionError(block.key.label, f"its versions are 1 to {block.head_update}; give one of them.")
     return _write(row)
+
+
+def newest_write(tx: Transaction, block: Block) -> Write:
+    """The newest entry of the log; where it is missing, one that says so."""
+    try:
+        return read_write(tx, block, block.head_update)
+    except HistoryCorruptError:
+        missing = "Its row is missing; who wrote it is in the journal."
+        return Write(
+            number=block.head_update,
+            at_ms=block.updated_ms,
+            actor=Actor.SYSTEM,
+            origin=Origin.MEMORY,
+            operation="missing",
+            reason=missing,
+            seq=0,
+            stream="",
+            target=None,
+            size=None,
+            lines_added=None,
+            lines_removed=None,
+        )
 
 
 def read_history(tx: Transaction, block: Block) -> StoredHistory:
     """Everything that is stored of the block's history up to `block` as it was read.
 
+    A write that is missing is like one whose update is damaged.
+
     Raises:
-        BlockCorruptError: a write is missing.
+        BlockCorruptError: more than `MISSING_WRITES` are.
     """
     rows = tx.all(_QUERIES["read_history"], {"block_id": block.id, "head": block.head_update})
-    writes = tuple(_write_data(row) for row in rows)
-    # The row may count any number of them.
-    if len(writes) != block.head_update or any(write.number != at for at, write in enumerate(writes, 1)):
-        raise BlockCorruptError(block.key.label, "a write is missing from its history")
+    writes = _without_gaps(block, [_write_data(row) for row in rows])
     archive = tx.one(_QUERIES["read_archive"], {"block_id": block.id})
     if archive is not None and columns.integer(archive[1]) > block.head_update:
         # Made after the block was read; the updates hold all of it too.
@@ -147,6 +178,18 @@ def read_history(tx: Transaction, block: Block) -> StoredHistory:
         base_update=0 if base is None else columns.integer(base[1]),
         frontiers=b"" if base is None else columns.data(base[2]),
     )
+
+
+def _without_gaps(block: Block, stored: Sequence[WriteData]) -> tuple[WriteData, ...]:
+    known = {write.number: write for write in stored}
+    # The row may count any number of them.
+    if block.head_update - len(known) > MISSING_WRITES:
+        raise BlockCorruptError(block.key.label, "writes are missing from its history")
+    writes: list[WriteData] = []
+    for number in range(1, block.head_update + 1):
+        before = writes[-1].frontiers if writes else EMPTY_FRONTIERS
+        writes.append(known.get(number) or WriteData(number, "", None, UNREADABLE, before))
+    return tuple(writes)
 
 
 def text_of_version(history: StoredHistory, number: int) -> str:

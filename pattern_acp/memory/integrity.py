@@ -17,10 +17,18 @@ from pattern_acp.db.errors import DatabaseCorruptError
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.table_rows import columns_of
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.memory.block_loader import OpenBlock, has_archive, load_history, open_block, read_row, text_hash
+from pattern_acp.memory.block_loader import (
+    OpenBlock,
+    from_text,
+    has_archive,
+    load_history,
+    open_block,
+    read_row,
+    text_hash,
+)
 from pattern_acp.memory.blocks import Block, Scope
 from pattern_acp.memory.document import BlockDocument
-from pattern_acp.memory.errors import BlockCorruptError
+from pattern_acp.memory.errors import BlockCorruptError, HistoryCorruptError
 from pattern_acp.memory.forget import every_block
 from pattern_acp.memory.history import (
     READING_PEER,
@@ -121,6 +129,8 @@ def damaged_blocks(tx: Transaction) -> tuple[int, tuple[str, ...], tuple[str, ..
     for row in rows:
         try:
             opened = open_block(tx, row, peer=_READING_PEER)
+        except HistoryCorruptError:
+            continue
         except BlockCorruptError as error:
             lost.append(error.sentence)
             continue
@@ -133,7 +143,9 @@ def damaged_blocks(tx: Transaction) -> tuple[int, tuple[str, ...], tuple[str, ..
     return len(rows), tuple(mendable), tuple(lost)
 
 
-def damaged_histories(tx: Transaction, *, peer: int = _READING_PEER) -> tuple[tuple[OpenBlock, str], ...]:
+def damaged_histories(
+    tx: Transaction, *, peer: int = _READING_PEER
+) -> tuple[tuple[OpenBlock, HistoryCorruptError], ...]:
     """The blocks whose text is sound, and whose older versions nothing that is stored gives; and what is wrong.
 
     Raises:
@@ -254,16 +266,23 @@ def find_damage(tx: Transaction, owners: Sequence[tuple[Scope, str]], *, peer: i
 
 def lost_histories(
     tx: Transaction, owners: Sequence[tuple[Scope, str]], *, peer: int
-) -> tuple[tuple[OpenBlock, str], ...]:
-    """The blocks of these owners whose text is sound, and whose history nothing that is stored gives; and why."""
-    found: list[tuple[OpenBlock, str]] = []
+) -> tuple[tuple[OpenBlock, HistoryCorruptError], ...]:
+    """The blocks of these owners whose text is sound, and whose history nothing that is stored gives; and why.
+
+    Of a block whose document is lost, too, it is a new one with the text.
+    """
+    found: list[tuple[OpenBlock, HistoryCorruptError]] = []
     for row in tx.all(_QUERIES["list_blocks"], {"owners": json.dumps(owners)}):
         with suppress(BlockCorruptError):
-            opened = open_block(tx, row, peer=peer)
+            try:
+                opened = open_block(tx, row, peer=peer)
+            except HistoryCorruptError as error:
+                found.append((from_text(row, peer=peer), error))
+                continue
             try:
                 load_history(tx, opened.block)
             except BlockCorruptError as error:
-                found.append((opened, error.problem))
+                found.append((opened, HistoryCorruptError(opened.block.key.label, error.problem)))
     return tuple(found)
 
 

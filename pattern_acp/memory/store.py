@@ -25,10 +25,12 @@ from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.block_loader import (
+    READING_PEER,
     OpenBlock,
     archived_number,
     decode_block,
     load_history,
+    newest_number,
     open_block,
     text_hash,
     whole_block,
@@ -174,6 +176,20 @@ def load_block(tx: Transaction, key: BlockKey) -> Block:
         BlockCorruptError: its text cannot be read or rebuilt.
     """
     return decode_block(tx, _find(tx, key))
+
+
+def load_numbered(tx: Transaction, key: BlockKey) -> Block:
+    """The block with this key, its number of writes compared with the log, which those who ask for versions need.
+
+    Raises:
+        BlockMissingError: there is none.
+        BlockCorruptError: its text cannot be read or rebuilt.
+    """
+    row = _find(tx, key)
+    block = decode_block(tx, row)
+    if newest_number(tx, block) == block.head_update:
+        return block
+    return open_block(tx, row, peer=READING_PEER).block
 
 
 def load_whole(tx: Transaction, key: BlockKey) -> Block:

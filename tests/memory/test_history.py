@@ -319,6 +319,46 @@ async def test_what_cannot_be_mended_is_left_as_it_is(constellation: Constellati
         await history(constellation).show("notes")
 
 
+async def test_a_history_without_a_write_is_read_as_far_as_it_goes_and_its_text_can_be_edited(
+    constellation: Constellation,
+):
+    await write(constellation, Append("two"), Append("three"))
+    await constellation.database.write(lambda tx: tx.execute("DELETE FROM block_updates WHERE number = 2"))
+    assert (await history(constellation).show("notes", 1)).text == "one"
+    with pytest.raises(BlockCorruptError, match="'notes'"):
+        await history(constellation).show("notes", 2)
+    with pytest.raises(BlockCorruptError, match="'notes'"):
+        await reverts(constellation).change("notes", plan_undo)
+    await reverts(constellation).change("notes", partial(plan_merge, opened=3, text="anew"))
+    assert await text_of(constellation) == "anew"
+
+
+async def test_a_block_whose_newest_write_is_missing_is_listed_shown_and_edited(constellation: Constellation):
+    await write(constellation, Append("two"))
+    await constellation.database.write(lambda tx: tx.execute("DELETE FROM block_updates WHERE number = 2"))
+    (listed,) = await history(constellation).blocks()
+    assert (listed.block.text, listed.write.number, listed.write.operation) == ("one\ntwo", 2, "missing")
+    (sentence,) = await history(constellation).damaged()
+    assert "an update is missing" in sentence
+    assert (await history(constellation).show("notes")).text == "one\ntwo"
+    with pytest.raises(BlockCorruptError, match="'notes'"):
+        await history(constellation).blame("notes")
+    await reverts(constellation).change("notes", partial(plan_merge, opened=2, text="anew"))
+    assert await text_of(constellation) == "anew"
+
+
+@pytest.mark.parametrize("head", [2, 12])
+async def test_versions_are_had_while_the_row_counts_another_number_of_writes(constellation: Constellation, head: int):
+    await write(constellation, Append("two"), Append("three"))
+    await constellation.database.write(lambda tx: tx.execute("UPDATE blocks SET head_update = ?", (head,)))
+    shown = await history(constellation).show("notes")
+    assert (shown.write.number, shown.text) == (3, "one\ntwo\nthree")
+    assert (await history(constellation).compare("notes", 2)).new == 3
+    assert [line.number for line in (await history(constellation).blame("notes")).lines] == [1, 2, 3]
+    await reverts(constellation).change("notes", plan_undo)
+    assert await text_of(constellation) == "one\ntwo"
+
+
 async def test_a_version_is_had_from_the_archive_when_an_update_is_damaged(constellation: Constellation):
     await write(constellation, *(Append(f"line {number}") for number in range(40)))
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import LiteralString
 
 import anyio
 import pytest
@@ -13,10 +14,12 @@ from pattern_acp.domain.ids import BlockId
 from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.contents import store_content
 from pattern_acp.memory.blocks import BlockKey, BlockSpec, Scope
+from pattern_acp.memory.edits import Append
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.store import WriteRecord, changed_block, propose_creation, store_change
 from pattern_acp.recovery.checks import Finding, Health, Repair, check_environment, file_system_of, repair, verify
 from tests.support.constellation import FakeClock
+from tests.support.history import record_edit
 from tests.support.memory import append_memory_event
 
 NOW = FakeClock().now_ms()
@@ -61,7 +64,7 @@ def test_damage_is_found_where_it_is_and_the_way_back_is_left_to_the_person(path
         tx.execute("DROP TRIGGER events_are_not_updated")
         tx.execute("UPDATE events SET actor = 'human'")
         tx.execute("UPDATE file_contents SET content = x'00'")
-        tx.execute("UPDATE blocks SET base = x'00'")
+        tx.execute("UPDATE blocks SET base = x'00', text_hash = 'x'")
         tx.execute("UPDATE block_updates SET data = x'00'")
         tx.execute("DELETE FROM block_archives")
 
@@ -157,10 +160,12 @@ def test_a_network_file_system_is_a_note(path: Path, tmp_path: Path):
     assert file_system_of(tmp_path, tmp_path / "none") == ""
 
 
-def test_a_history_that_is_lost_begins_anew_with_the_sound_text_and_a_copy_is_kept(path: Path):
+@pytest.mark.parametrize("base", ["base", "x'00'"], ids=["the history", "the document, too"])
+def test_a_history_that_is_lost_begins_anew_with_the_sound_text_and_a_copy_is_kept(path: Path, base: LiteralString):
     def lose(tx: Transaction) -> None:
         tx.execute("UPDATE block_updates SET data = x'00'")
         tx.execute("DELETE FROM block_archives")
+        tx.execute(f"UPDATE blocks SET base = {base}")  # noqa: S608  no value in it
 
     change_file(path, lose)
     findings = verify(path)
@@ -172,6 +177,24 @@ def test_a_history_that_is_lost_begins_anew_with_the_sound_text_and_a_copy_is_ke
     assert copy.exists()
     assert {finding.health for finding in verify(path)} == {Health.OK}
     assert read_file(path, lambda tx: tx.one("SELECT text, history_from FROM blocks")) == ("The person is Ada.\n", 2)
+
+
+def test_a_history_without_a_write_begins_anew_and_nothing_is_said_of_it_afterwards(path: Path):
+    anyio.run(write_more, path)
+    change_file(path, lambda tx: tx.execute("DELETE FROM block_updates WHERE number = 2"))
+    findings = verify(path)
+    assert "human: the write of event 2 is gone" in str(findings)
+    assert "write 3" not in str(findings)
+    repair(path, findings, now_ms=NOW)
+    assert {finding.health for finding in verify(path)} == {Health.OK}
+    change_file(path, lambda tx: tx.execute("DELETE FROM block_updates WHERE number = 4"))
+    assert "human: the write of event 4 is gone" in str(verify(path))
+
+
+async def write_more(path: Path) -> None:
+    async with open_database(path, clock=FakeClock()) as database:
+        for text in ("Likes tea.", "Likes coffee."):
+            await database.write(lambda tx, text=text: record_edit(tx, SPEC.key, Append(text)))
 
 
 def test_a_write_of_memory_that_is_not_what_its_event_says_is_found(path: Path):

@@ -316,10 +316,29 @@ async def test_a_lost_history_is_named_by_the_list_and_the_text_can_be_edited():
         assert "`pattern-acp doctor --verify --repair`" in said
         for asked in ("/memory undo human", "/memory show human 2", "/memory diff human"):
             said = await ask(agent, session, asked)
-            assert "its text is sound and can be read and edited" in said
+            assert "older versions and undo are not available; its text is sound." in said
             assert "restore the constellation" not in said
         assert "+likes coffee" in await ask(agent, session, "/memory edit human likes coffee")
         assert "likes coffee" in await ask(agent, session, "/memory show human")
+
+
+def lose_document(tx: Transaction) -> None:
+    lose_history(tx)
+    tx.execute("UPDATE blocks SET base = x'00' WHERE label = 'human'")
+
+
+async def test_a_block_of_which_only_the_text_is_left_is_shown_and_named_but_not_edited():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        await ask(agent, session, "/remember me: likes tea")
+        await agent.database.write(lose_document)
+        said = await ask(agent, session, "/memory")
+        assert "The history of the memory block 'human' is damaged" in said
+        assert "its text is sound, but cannot be edited until `pattern-acp doctor --verify --repair`" in said
+        assert "likes tea" in await ask(agent, session, "/memory show human")
+        for asked in ("/memory edit human likes coffee", "/remember me: likes coffee"):
+            assert "cannot be edited until" in await ask(agent, session, asked)
+        assert "likes coffee" not in await ask(agent, session, "/memory show human")
 
 
 async def test_lost_updates_cost_no_version_and_no_undo_while_the_archive_has_them():

@@ -13,7 +13,7 @@ from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.archive import ArchivalEntry, list_entries
 from pattern_acp.memory.blocks import Block, BlockKey, Scope, shared_owner
 from pattern_acp.memory.deletion import list_deleted
-from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError, HistoryCorruptError
+from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError
 from pattern_acp.memory.history import (
     READING_PEER,
     LineBlame,
@@ -22,6 +22,7 @@ from pattern_acp.memory.history import (
     blame_lines,
     blame_range,
     list_writes,
+    newest_write,
     read_write,
     run_on_history,
     text_of_version,
@@ -30,7 +31,7 @@ from pattern_acp.memory.integrity import lost_histories, problems_of
 from pattern_acp.memory.path_notes import PathNote, bound_of
 from pattern_acp.memory.recalls import times_recalled
 from pattern_acp.memory.sharing import sound_blocks, unattached, visible_rows
-from pattern_acp.memory.store import block_exists, load_block
+from pattern_acp.memory.store import block_exists, load_numbered
 from pattern_acp.memory.write_validation import SecretRule
 
 ARCHIVE_LENGTH = 100
@@ -144,9 +145,7 @@ class MemoryHistory:
 
         def read(tx: Transaction) -> tuple[ListedBlock, ...]:
             return tuple(
-                ListedBlock(
-                    seen.label, seen.block, read_write(tx, seen.block, seen.block.head_update), seen.shared_from
-                )
+                ListedBlock(seen.label, seen.block, newest_write(tx, seen.block), seen.shared_from)
                 for seen in sound_blocks(tx, self._owners)[0]
             )
 
@@ -164,7 +163,7 @@ class MemoryHistory:
         def read(tx: Transaction) -> tuple[str, ...]:
             damaged = (one.sentence for one in sound_blocks(tx, self._owners)[1])
             lost = lost_histories(tx, self._owners, peer=READING_PEER)
-            return (*damaged, *(HistoryCorruptError(one.block.key.label, problem).sentence for one, problem in lost))
+            return (*damaged, *(error.sentence for _, error in lost))
 
         return await self._database.read(read)
 
@@ -249,7 +248,7 @@ class MemoryHistory:
 
         def read(tx: Transaction) -> tuple[Block, Write]:
             block = self._load(tx, label)
-            return block, read_write(tx, block, block.head_update if number is None else number)
+            return block, newest_write(tx, block) if number is None else read_write(tx, block, number)
 
         block, write = await self._database.read(read)
         text = block.text
@@ -296,7 +295,7 @@ class MemoryHistory:
         )
 
     def _load(self, tx: Transaction, label: str) -> Block:
-        return load_block(tx, find_key(tx, self._owners, label))
+        return load_numbered(tx, find_key(tx, self._owners, label))
 
     async def _writes(self, block: Block, numbers: set[int]) -> dict[int, Write]:
         return await self._database.read(lambda tx: {number: read_write(tx, block, number) for number in numbers})

@@ -10,7 +10,6 @@ Words that were taken out of an event match anything. Journals of before say les
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -215,11 +214,16 @@ def _problems(rows: StoredRows, recorded: Sequence[Recorded]) -> Iterator[str]:
     events = [(one, event) for one in recorded if (event := _as_write(one, rows)) is not None]
     is_gone = bool(events) and isinstance(last := events[-1][1], BlockForgotten) and last.whole
     history_from = _number(rows.block["history_from"])
-    for row, one in zip_longest(rows.writes, events):
+    written = {_number(row["number"]): row for row in rows.writes}
+    begun = _begun_anew(events)
+    for number in sorted({*written, *range(1, len(events) + 1)}):
+        row = written.get(number)
+        one = events[number - 1] if 1 <= number <= len(events) else None
         if one is None:
-            yield f"write {row['number']} is in no event of it" if row else ""
+            yield f"write {number} is in no event of it"
         elif row is None:
-            yield f"the write of event {one[0].seq} is gone"
+            if number >= begun:
+                yield f"the write of event {one[0].seq} is gone"
         elif wrong := ", ".join(_of_write(row, one[0], one[1], history_from, is_gone=is_gone)):
             yield f"{wrong} of write {row['number']} is not what event {one[0].seq} says"
     if not events:
@@ -229,6 +233,16 @@ def _problems(rows: StoredRows, recorded: Sequence[Recorded]) -> Iterator[str]:
         yield f"{wrong} of the block is not what its events say"
     if rows.archive is not None and (wrong := _of_archive(rows, rows.archive, recorded)):
         yield f"{wrong} of its archive is not what its events say"
+
+
+def _begun_anew(events: Sequence[tuple[Recorded, _Write]]) -> int:
+    """The last write with which the program began a damaged history again; what was missing before it stays so."""
+    begun = [
+        number
+        for number, (recorded, event) in enumerate(events, 1)
+        if isinstance(event, BlockForgotten) and recorded.actor is Actor.SYSTEM and not event.whole
+    ]
+    return max(begun, default=0)
 
 
 def _as_write(recorded: Recorded, rows: StoredRows) -> _Write | None:
@@ -362,24 +376,32 @@ def _settings(block: _Row, recorded: Sequence[Recorded]) -> Iterator[str]:
 
 def _of_archive(rows: StoredRows, archive: _Row, recorded: Sequence[Recorded]) -> str:
     upto, seq = _number(archive["upto"]), archive["last_seq"]
-    if not 1 <= upto <= len(rows.writes):
+    write = _write_of(rows, upto)
+    if write is None:
         return "upto"
-    is_right = rows.writes[upto - 1]["last_seq"] == seq or (upto, seq) in _healings(rows, recorded)
+    is_right = write["last_seq"] == seq or (upto, seq) in _healings(rows, recorded)
     return "" if is_right else "upto or last_seq"
 
 
 def _is_whole(number: int, rows: StoredRows, recorded: Sequence[Recorded]) -> bool:
     """Tell whether a base can contain all up to this write: it brought an update, or the block was healed after it."""
-    if not 1 <= number <= len(rows.writes):
+    write, history_from = _write_of(rows, number), _number(rows.block["history_from"])
+    if write is None:
         return False
-    write, history_from = rows.writes[number - 1], _number(rows.block["history_from"])
     return (number >= history_from and bool(write["data"])) or number in {at for at, _ in _healings(rows, recorded)}
 
 
 def _healings(rows: StoredRows, recorded: Sequence[Recorded]) -> set[tuple[int, SqlValue]]:
     """Each time that the block was healed: after which write, and its event."""
     healed = (one.seq for one in recorded if isinstance(one.event, BlockHealed))
-    return {(sum(_number(write["last_seq"]) < seq for write in rows.writes), seq) for seq in healed}
+    return {
+        (max((_number(write["number"]) for write in rows.writes if _number(write["last_seq"]) < seq), default=0), seq)
+        for seq in healed
+    }
+
+
+def _write_of(rows: StoredRows, number: int) -> _Row | None:
+    return next((write for write in rows.writes if write["number"] == number), None)
 
 
 def _operation(event: _Write) -> str:

@@ -40,7 +40,7 @@ from pattern_acp.memory.store import (
     ProposedChange,
     WriteRecord,
     changed_block,
-    load_block,
+    load_numbered,
     load_whole,
     propose,
     store_change,
@@ -108,7 +108,7 @@ class MemoryReverts:
             DatabaseError: the constellation cannot be read or written; nothing was changed.
         """
         for attempt in range(_ATTEMPTS):
-            block = await self._database.read(lambda tx: load_block(tx, find_key(tx, self._scope.owners, label)))
+            block = await self._database.read(lambda tx: load_numbered(tx, find_key(tx, self._scope.owners, label)))
             self._refuse_without_permission(block, Operation.UNDO)
             if expected_head not in {None, block.head_update}:
                 raise StaleProposalError(label)
