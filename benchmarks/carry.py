@@ -20,11 +20,10 @@ from pattern_acp.carry.arrival import Conflicts, accept, proposals
 from pattern_acp.carry.car import read_archive
 from pattern_acp.carry.export import Choice, export
 from pattern_acp.db.connection import Transaction, open_database
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import MessageId, SessionId, TurnId
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, SessionId, SystemClock, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import MessageRecorded, SessionCreated, TurnEnded, TurnStarted
 from pattern_acp.journal.sessions import NewSession, create_session, note_prompt, touch
 from pattern_acp.journal.writer import append

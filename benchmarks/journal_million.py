@@ -18,12 +18,10 @@ from agent_process import AgentProcess
 from measuring import Row, milliseconds, percentile, print_table
 
 from pattern_acp.db.connection import Database, Transaction, open_database
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, SessionId, SystemClock, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import StopReason, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import (
     Event,
     MessageRecorded,

@@ -11,12 +11,10 @@ from measuring import Row, milliseconds, print_table
 from wire_server import WireServer, wire_answers
 
 from pattern_acp.db.connection import Transaction, open_database
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, SessionId, SystemClock, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import StopReason, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import MessageRecorded, ToolCallFinished, ToolCallStarted, TurnEnded, TurnStarted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.writer import append

@@ -11,8 +11,7 @@ import anyio
 from measuring import Row, milliseconds, percentile, print_table
 
 from pattern_acp.db.connection import Database, Transaction, open_database
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.memory.recall import index_message
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.scope import MemoryScope

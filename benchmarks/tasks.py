@@ -15,9 +15,8 @@ from pathlib import Path
 import anyio
 
 from pattern_acp.db.connection import Transaction, open_database
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds, SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.journal.events import SessionCreated
 from pattern_acp.journal.leases import acquire, this_process
 from pattern_acp.journal.sessions import NewSession, create_session

@@ -20,8 +20,7 @@ from agent_process import AgentProcess
 from measuring import Row, expect, milliseconds, percentile, print_table
 
 from pattern_acp.db.connection import open_database
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId, SystemClock
 from pattern_acp.journal.events import BlockCommitted, ErrorReported, TurnEnded
 from pattern_acp.journal.reader import read_stream, verify_stream
 

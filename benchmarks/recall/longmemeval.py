@@ -20,8 +20,8 @@ import anyio
 from evaluate import METHODS, NOW, ask
 
 from pattern_acp.db.connection import Database, Transaction, open_database
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.embeddings import Embedder, HashedNgrams

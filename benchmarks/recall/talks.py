@@ -17,8 +17,8 @@ import anyio
 from conversations import Conversation, Question, make_conversations
 
 from pattern_acp.db.connection import Database, Transaction, open_database
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.embeddings import Embedder, HashedNgrams

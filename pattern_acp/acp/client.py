@@ -36,8 +36,7 @@ from pattern_acp.acp.updates import (
 )
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import SessionId, ToolCallId
+from pattern_acp.domain.clock import Clock, SessionId, ToolCallId
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.text_limits import one_line, with_visible_characters
 from pattern_acp.domain.tool_calls import ImageContent, TerminalContent, TextContent, ToolCallStatus

@@ -12,8 +12,8 @@ from msgspec import Struct
 from pattern_acp.acp import schema
 from pattern_acp.acp import schema_extensions as extensions
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import (

@@ -17,8 +17,8 @@ from msgspec import Struct
 from pattern_acp.acp import schema_extensions as wire
 from pattern_acp.acp.client import EditorClient
 from pattern_acp.acp.schema import Wire
+from pattern_acp.domain.clock import IdFactory, SessionId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import IdFactory, SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, ConnectionClosedError, RpcError
 from pattern_acp.memory import feed

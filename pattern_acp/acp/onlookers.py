@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import anyio
 
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, UserContact, UserQuestion
 
 T = TypeVar("T")

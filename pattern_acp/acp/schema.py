@@ -13,9 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.plan import PlanPriority, PlanStatus
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind
+from pattern_acp.domain.tool_calls import PlanPriority, PlanStatus, StopReason, ToolCallStatus, ToolKind
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
 from pattern_acp.jsonrpc.messages import DROP, KEEP, decode_params
 

@@ -14,12 +14,11 @@ from pattern_acp.acp.feeds import MemoryEvents, SessionFeed
 from pattern_acp.acp.updates import config_options, iso_time, mode_state
 from pattern_acp.commands.slash import Typed
 from pattern_acp.config.settings import McpServerSettings
+from pattern_acp.domain.clock import SessionId, ToolCallId
 from pattern_acp.domain.errors import InvalidRequestError
-from pattern_acp.domain.file_states import FileChange
-from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Part
-from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.tool_calls import FileChange, StopReason
 from pattern_acp.journal.sessions import ListedSession
 from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
 from pattern_acp.rewind.checkpoints import RewindScope

@@ -24,9 +24,8 @@ from pattern_acp.acp.content import (
     shown_input,
     wire_size,
 )
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
-from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import (
     COMPACT_CALL,
@@ -35,6 +34,7 @@ from pattern_acp.domain.tool_calls import (
     ImageContent,
     LinkContent,
     Location,
+    Plan,
     TerminalContent,
     TextContent,
     ToolCallStatus,

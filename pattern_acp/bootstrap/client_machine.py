@@ -20,8 +20,7 @@ from pattern_acp.acp.errors import to_rpc_error
 from pattern_acp.acp.schema import read_params
 from pattern_acp.domain.access import Access, ReadPath
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
+from pattern_acp.domain.clock import SessionId, SystemClock, ToolCallId, TurnId
 from pattern_acp.domain.paths import is_within, resolve_path
 from pattern_acp.domain.tool_calls import TextContent, ToolContent
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext, RequestHandler

@@ -19,9 +19,8 @@ from pattern_acp.config.settings import SearchSettings
 from pattern_acp.context.instructions import BUILT_IN, NAMES, known_personas, load_persona
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.definitions.personas import Persona
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.clock import RandomIds, SystemClock
 from pattern_acp.domain.errors import ConfigError
-from pattern_acp.domain.ids import RandomIds
 from pattern_acp.journal.leases import this_process
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.registry import Providers

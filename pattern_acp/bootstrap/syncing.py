@@ -21,9 +21,8 @@ from pattern_acp.credentials.model import Credential
 from pattern_acp.credentials.server_token import SYNC_KEY
 from pattern_acp.credentials.store import CredentialStore
 from pattern_acp.db.connection import Database
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.clock import RandomIds, SystemClock
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import RandomIds
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.forget import Tell

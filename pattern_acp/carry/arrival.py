@@ -39,10 +39,10 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.table_rows import columns_of, put_rows
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
+from pattern_acp.domain.clock import BlockId, SessionId
 from pattern_acp.domain.errors import BlockError, DatabaseError, JournalError, PatternError, TaskError
-from pattern_acp.domain.ids import BlockId, SessionId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal.codec import EncodedEvent, decode, item_of
 from pattern_acp.journal.events import ArchiveImported, BlockDeleted, Event, EventsRedacted

@@ -17,12 +17,11 @@ from pattern_acp.carry.car import ArchiveReader, read_archive
 from pattern_acp.carry.export import Choice, ExportReport, export
 from pattern_acp.carry.foreign import Foreign, ForeignBlock, ForeignFact, ForeignMessage, ForeignSession
 from pattern_acp.db.connection import Transaction, open_database
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import BlockId, MessageId, SessionId, TurnId
+from pattern_acp.domain.clock import BlockId, Clock, MessageId, SessionId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import (
     OWN_TURN,
     EntryArchived,

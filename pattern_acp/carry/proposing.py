@@ -24,10 +24,9 @@ from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table
 from pattern_acp.commands.memory_results import SHOWN_STORE
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.db.connection import Database, open_database
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import Clock, ToolCallId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import absolute_path
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind

@@ -13,8 +13,8 @@ from msgspec import Struct
 from pattern_acp.carry.car import ArchiveDamagedError
 from pattern_acp.carry.export import EventRecord, TaskUpdate
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.events import Event, TasksChanged
 from pattern_acp.journal.writer import CONSTELLATION_STREAM

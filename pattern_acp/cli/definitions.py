@@ -28,9 +28,9 @@ from pattern_acp.definitions.sources import (
     note_source,
     read_sources,
 )
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import DefinitionNoted
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 

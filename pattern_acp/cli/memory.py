@@ -29,9 +29,8 @@ from pattern_acp.commands.memory_actions import Desk, UserEdit
 from pattern_acp.commands.memory_results import Blocks, Imported, forgetting_question
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.connection import Database
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.block_files import TOML, EditableText

@@ -23,8 +23,8 @@ from pattern_acp.cli.sessions import TerminalDesk
 from pattern_acp.commands.document import Paragraph, Part, Result, Table, columns
 from pattern_acp.commands.sessions import REWIND_PARTS
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError, MissingSessionError
 from pattern_acp.journal.sessions import get_session

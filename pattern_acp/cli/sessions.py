@@ -19,10 +19,9 @@ from pattern_acp.commands.document import HtmlPage, Result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.commands.sessions import SESSION_VERBS
 from pattern_acp.db.connection import open_for_reading
-from pattern_acp.domain.clock import SystemClock, day_of
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock, day_of
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.ids import RandomIds, SessionId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions as store
 from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.events import Event, InstructionsCompiled, SessionConfigured

@@ -19,9 +19,8 @@ from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.commands.task_actions import MOST_LISTED, TaskChanged, TaskList, TasksTaken, TaskVerbs
 from pattern_acp.commands.tasks import TASK_VERBS
 from pattern_acp.db.connection import Database, open_for_reading
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.writer import CONSTELLATION_STREAM

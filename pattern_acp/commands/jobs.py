@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table, columns
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.usage import amount_text
 from pattern_acp.jobs import store

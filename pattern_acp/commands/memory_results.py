@@ -23,8 +23,8 @@ from pattern_acp.commands.document import (
     columns,
     one_line,
 )
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import local_minute
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.archive import ArchivalEntry
 from pattern_acp.memory.blocks import Block, BlockKey, Scope

@@ -9,8 +9,8 @@ from msgspec import UNSET, Struct, field
 
 from pattern_acp.commands.document import Body, Column, Fence, Heading, Paragraph, Part, Result, Table, columns
 from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.domain.plan import PlanPriority
 from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.tool_calls import PlanPriority
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.tasks.model import (
     OPEN,

@@ -234,7 +234,7 @@ class DelegateSettings(Struct, frozen=True):
 
 
 class BudgetSettings(Struct, frozen=True):
-    """Budgets for models, each in the form of `domain.allowance`; empty for no limit (docs/how-to/cost.md)."""
+    """Budgets for models, each in the form of `domain.usage`; empty for no limit (docs/how-to/cost.md)."""
 
     turn: str = ""
     """One prompt, its subagents included."""
@@ -247,7 +247,7 @@ class JobSettings(Struct, frozen=True):
     """Settings of jobs (docs/how-to/agreed-jobs.md)."""
 
     ask_above: str = ""
-    """The estimate of a plan, in the form of `domain.allowance`, above which a job is offered; empty for never."""
+    """The estimate of a plan, in the form of `domain.usage`, above which a job is offered; empty for never."""
 
 
 class FetchSettings(Struct, frozen=True):

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias, cast, get_args, get_origin
 from msgspec import Struct
 
 from pattern_acp.config.paths import NAME_RULE, is_valid_name
-from pattern_acp.domain.allowance import ALLOWED, parse_allowance
 from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.domain.usage import ALLOWED, parse_allowance
 
 Value: TypeAlias = str | int | tuple[str, ...]
 """The value of a setting."""

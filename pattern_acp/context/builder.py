@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pattern_acp.context.instructions import system_in_window
 from pattern_acp.context.window import output_limit, text_limit
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.messages import Message, Part, ResourcePart, Role, TextPart, begins_with
 from pattern_acp.domain.untrusted_blocks import STATE, Section, untrusted_block, untrusted_line
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm, ToolSpec

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import CompactionStrategy
-from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import (
     ImagePart,
@@ -27,8 +27,8 @@ from pattern_acp.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from pattern_acp.domain.plan import Plan, PlanStatus
 from pattern_acp.domain.text_limits import cut_middle
+from pattern_acp.domain.tool_calls import Plan, PlanStatus
 from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.journal.events import ContextCompacted
 from pattern_acp.providers.base import ModelInfo, ProviderRequest

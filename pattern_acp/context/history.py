@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from pattern_acp.context.compaction import compacted, short_result
 from pattern_acp.context.memory_notices import state_message
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, ToolResultPart
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal.events import (

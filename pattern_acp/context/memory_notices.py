@@ -12,8 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.context.builder import MemoryView, block_section, note_section
-from pattern_acp.domain.clock import local_minute
-from pattern_acp.domain.ids import MessageId, TurnId
+from pattern_acp.domain.clock import MessageId, TurnId, local_minute
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.untrusted_blocks import Section, untrusted_block, untrusted_line
 from pattern_acp.journal.events import Event, HistoryCleared, MemoryShown, SessionConfigured, ShownBlock

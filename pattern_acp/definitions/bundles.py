@@ -23,10 +23,10 @@ from pattern_acp.definitions.files import DefinitionFiles, files_below
 from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.definitions.personas import read_persona_file
 from pattern_acp.definitions.skills import SHOWN_CHARACTERS, find_skills
+from pattern_acp.domain.access import TrustTier
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import ConfigError, PatternError
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.origin import TrustTier
 from pattern_acp.domain.project_parts import PartKind, ProjectPart, digest_of_parts
 
 BUNDLE_FILE = "pattern-bundle.toml"

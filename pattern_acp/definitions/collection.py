@@ -15,8 +15,8 @@ from msgspec import Struct
 from pattern_acp.definitions.commands import CommandDefinition, find_commands, inline_commands
 from pattern_acp.definitions.files import DefinitionFiles
 from pattern_acp.definitions.skills import SKILL_FILE, SkillDefinition, find_skills
+from pattern_acp.domain.access import TrustTier
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.origin import TrustTier
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from pattern_acp.definitions.files import DefinitionFiles, Document, files_below, read_document, read_text
 from pattern_acp.definitions.identity import DefinitionSource, identity_of
+from pattern_acp.domain.access import TrustTier
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.origin import TrustTier
 
 COMMAND_FILE = "command.md"
 """Name of a command's file inside its definition: the name that is typed is that of the definition."""

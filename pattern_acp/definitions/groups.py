@@ -30,12 +30,12 @@ from pattern_acp.config.toml_file import find_lines, is_table, parse_toml
 from pattern_acp.config.values import describe_type
 from pattern_acp.definitions.files import DefinitionFiles, is_inside, read_text
 from pattern_acp.definitions.identity import DefinitionSource
-from pattern_acp.domain.allowance import ALLOWED, Allowance, parse_allowance
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.globs import compile_glob
 from pattern_acp.domain.project_parts import PartKind, ProjectPart
 from pattern_acp.domain.text_limits import one_line, plural
+from pattern_acp.domain.usage import ALLOWED, Allowance, parse_allowance
 
 GROUPS_FILE = (".pattern", "groups.toml")
 """Place of the file below a project's folder."""

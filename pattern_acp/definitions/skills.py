@@ -27,8 +27,8 @@ from pattern_acp.definitions.files import (
 from pattern_acp.definitions.identity import DefinitionSource, Leaves, file_hash, identities, leaves_of
 from pattern_acp.definitions.includes import bodies_of, included_sources, is_whole
 from pattern_acp.definitions.sources import KeptSource
+from pattern_acp.domain.access import TrustTier
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.domain.origin import TrustTier
 
 SKILL_FILE = "SKILL.md"
 

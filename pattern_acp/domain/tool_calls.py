@@ -1,13 +1,72 @@
-"""Tool calls as the user sees them, in ACP's words."""
+"""A turn as the user sees it, in ACP's words: tool calls, the states of files that they leave, the plan, the end.
+
+A state is what a file was at a moment, enough to put it back: the journal stores it, the workspace captures it.
+"""
 
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.file_states import FileKind
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
+
+A_FOLDER = "it is a folder"
+"""The reason why nothing is saved of a path that is one."""
+
+FileKind: TypeAlias = Literal["missing", "file", "link"]
+
+
+class FileState(Struct, frozen=True):
+    """One path at one moment.
+
+    `digest` is the SHA-256 of a file's bytes, or what a link points at; empty when the content was not saved, and
+    `why_not` says why in a clause. `mode` holds the permission bits, 0 where they do not count.
+    """
+
+    kind: FileKind
+    mode: int = 0
+    size: int = 0
+    digest: str = ""
+    why_not: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """True when the path can be put back into this state."""
+        return self.kind == "missing" or bool(self.digest)
+
+    @property
+    def is_folder(self) -> bool:
+        """True when there was a folder; what was in it has states of its own."""
+        # Before 0.2, folders were not distinguished from devices.
+        return self.why_not.startswith(A_FOLDER)
+
+
+MISSING = FileState("missing")
+"""There is nothing."""
+
+
+class SavedFile(Struct, frozen=True):
+    """A path, absolute and resolved but for its last part, and its state."""
+
+    path: str
+    state: FileState
+
+
+class FileChange(Struct, frozen=True):
+    """A change of a path."""
+
+    path: str
+    before: FileState
+    after: FileState
+
+
+class UnsavedFile(Struct, frozen=True):
+    """Something that a checkpoint does not hold, and why, in a clause."""
+
+    path: str
+    why: str
+
 
 USER_REFUSED = "The user refused this call."
 """First sentence of the result that tells the model of a refusal; the offline provider knows it by that."""
@@ -150,3 +209,43 @@ class ToolCallView(Struct, frozen=True):
     raw_input: JsonObject
     locations: tuple[Location, ...] = ()
     content: tuple[ToolContent, ...] = ()
+
+
+class PlanPriority(StrEnum):
+    """ACP's plan priorities."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class PlanStatus(StrEnum):
+    """ACP's plan entry states."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+
+
+class PlanEntry(Struct, frozen=True):
+    """One step."""
+
+    content: str
+    priority: PlanPriority = PlanPriority.MEDIUM
+    status: PlanStatus = PlanStatus.PENDING
+
+
+class Plan(Struct, frozen=True):
+    """The whole plan; every update replaces the one before."""
+
+    entries: tuple[PlanEntry, ...]
+
+
+class StopReason(StrEnum):
+    """ACP's five stop reasons."""
+
+    END_TURN = "end_turn"
+    MAX_TOKENS = "max_tokens"
+    MAX_TURN_REQUESTS = "max_turn_requests"
+    REFUSAL = "refusal"
+    CANCELLED = "cancelled"

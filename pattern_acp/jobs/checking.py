@@ -10,8 +10,8 @@ from msgspec.structs import asdict
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.clock import TurnId
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.domain.ids import TurnId
 from pattern_acp.jobs.errors import JobMoveError
 from pattern_acp.jobs.model import JobEvent, JobRow, row_of
 from pattern_acp.jobs.store import JOB, Meter, events_of_job, list_jobs, read_holds

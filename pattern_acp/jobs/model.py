@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.jobs.errors import JobMoveError
 from pattern_acp.journal.job_events import JobMoved, JobQuoted, JobSettled
 

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.allowance import Allowance
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.domain.usage import Usage, amount_text
+from pattern_acp.domain.usage import Allowance, Usage, amount_text
 from pattern_acp.jobs.terms import hold_of
 from pattern_acp.journal.job_events import JobHold, JobQuote, JobTerms
 from pattern_acp.providers.base import ModelInfo

@@ -15,7 +15,7 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.jobs.errors import JobMoveError, JobNotFoundError
 from pattern_acp.jobs.model import JobEvent, JobRow, JobStage, row_after, with_quote

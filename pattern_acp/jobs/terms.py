@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from pattern_acp.domain.allowance import Allowance, parse_allowance
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.globs import compile_glob
+from pattern_acp.domain.usage import Allowance, parse_allowance
 from pattern_acp.jobs.errors import JobTermsError
 from pattern_acp.journal.job_events import JobHold, JobTerms
 

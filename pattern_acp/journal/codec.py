@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.journal import events
 from pattern_acp.journal.errors import DamagedEventError, UnknownEventError
 from pattern_acp.journal.events import Event

@@ -7,13 +7,20 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from pattern_acp.domain.file_states import FileChange, SavedFile, UnsavedFile
-from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.clock import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message
-from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.project_parts import ProjectPart
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import Location, ToolCallStatus, ToolCallView, ToolContent
+from pattern_acp.domain.tool_calls import (
+    FileChange,
+    Location,
+    Plan,
+    SavedFile,
+    StopReason,
+    ToolCallStatus,
+    ToolCallView,
+    ToolContent,
+    UnsavedFile,
+)
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.job_events import JobMoved, JobQuoted, JobSettled
 from pattern_acp.journal.memory_events import (
@@ -612,7 +619,7 @@ class FolderTrustDecided(Struct, frozen=True):
 class BudgetChanged(Struct, frozen=True):
     """A budget took another value.
 
-    `scope` is `turn`, `session` or `day`; `allowance` has the form of `domain.allowance`. `by` is `person` for /budget,
+    `scope` is `turn`, `session` or `day`; `allowance` has the form of `domain.usage`. `by` is `person` for /budget,
     which holds for the session, and `extended` for the answer to a question, which holds for this turn or day only
     where the scope is one.
     """

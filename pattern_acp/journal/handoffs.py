@@ -12,8 +12,8 @@ from msgspec import Struct
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.clock import SessionId
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.codec import HANDOFFS
 from pattern_acp.journal.events import (
     CheckpointTaken,

@@ -19,8 +19,8 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import DatabaseError, JournalError
-from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.events import CheckpointTaken, Event, SessionRewound, SubagentRecorded, TurnEnded
 from pattern_acp.journal.reader import Recorded, count_prompts, is_prompt, read_stream
 from pattern_acp.journal.redact import newest_redaction

@@ -5,14 +5,14 @@ A background command is no job of this kind; its events are `JobStarted` and `Jo
 
 from msgspec import Struct
 
-from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.clock import TurnId
 
 
 class JobTerms(Struct, frozen=True):
     """The terms that the user set: the goal, the most it may use, where it may write, and what proves that it is done.
 
     `paths` are globs below the session's folder, empty for all of it. `checks` are command lines. `most` is an
-    allowance (`domain.allowance`) and `seconds` a time without the user's; neither has to be set.
+    allowance (`domain.usage`) and `seconds` a time without the user's; neither has to be set.
     """
 
     goal: str

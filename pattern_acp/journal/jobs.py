@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import JobEnded, JobReported, JobStarted
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.writer import append

@@ -19,7 +19,7 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"

@@ -5,7 +5,7 @@ Each names the block or entry, who may be asked about it, and hashes of texts in
 
 from msgspec import Struct
 
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.clock import ToolCallId, TurnId
 
 
 class BlockCommitted(Struct, frozen=True):

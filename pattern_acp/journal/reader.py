@@ -14,9 +14,9 @@ from msgspec import Struct
 from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import Params, Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.codec import CHECKPOINTS, decode, decode_stored, kinds_of
 from pattern_acp.journal.contents import PackedError, read_content, unpack
 from pattern_acp.journal.errors import DamagedEventError

@@ -21,9 +21,9 @@ from pattern_acp.db import backup, segment_files
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.bundle import mask_texts
 from pattern_acp.journal.contents import drop_contents
 from pattern_acp.journal.errors import DamagedEventError, RedactionError

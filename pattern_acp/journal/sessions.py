@@ -22,8 +22,8 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.domain.ids import SessionId
 from pattern_acp.journal.errors import BadCursorError, MissingSessionError
 from pattern_acp.journal.events import Event, MessageRecorded, TurnStarted
 from pattern_acp.journal.history import ancestors

@@ -8,7 +8,7 @@ from msgspec import Struct
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.redact import newest_event
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, FIRST_PREV_HASH
 

@@ -16,13 +16,12 @@ from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import StopReason, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.codec import item_of
 from pattern_acp.journal.events import (
     ErrorReported,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.ids import SessionId, TurnId
+from pattern_acp.domain.clock import SessionId, TurnId
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import UsageReported
 from pattern_acp.journal.leases import STALE_MS, Holder, is_running

@@ -14,8 +14,8 @@ from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import Json, canonical_json, sha256_hex
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.codec import EncodedEvent, encode, item_of
 from pattern_acp.journal.contents import pack
 from pattern_acp.journal.events import Event

@@ -15,9 +15,9 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.recall import index_archival, remove_source
 

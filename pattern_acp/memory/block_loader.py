@@ -21,7 +21,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.clock import BlockId
 from pattern_acp.memory.blocks import Block, BlockKey, Scope, Tier
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError, DocumentError, HistoryCorruptError

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.ids import BlockId
+from pattern_acp.domain.clock import BlockId
 from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.schemas.types import TEXT, BlockSchema

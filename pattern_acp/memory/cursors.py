@@ -13,7 +13,7 @@ from msgspec import Struct
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.access import Actor
 
 _QUERIES = load_queries("pattern_acp.memory")
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
-from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.access import Actor
 from pattern_acp.memory.block_loader import newest_number, read_row
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.edits import Operation

@@ -20,8 +20,8 @@ from msgspec import Struct, field
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Database, Row, Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.permissions import Isolation
 from pattern_acp.memory.sharing import VisibleBlock, sound_blocks

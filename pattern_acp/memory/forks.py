@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.ids import BlockId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import BlockId
 from pattern_acp.memory.block_loader import load_history, read_row
 from pattern_acp.memory.blocks import Block, BlockKey, MemoryFork, Scope, fork_in, owner_in
 from pattern_acp.memory.document import EMPTY_FRONTIERS

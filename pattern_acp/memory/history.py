@@ -19,8 +19,8 @@ from msgspec import Struct
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Database, Row, SqlValue, Transaction, read_file
 from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.diffs import line_splices
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument, CharacterId, last_operations

@@ -17,7 +17,7 @@ from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.tool_calls import Plan
 from pattern_acp.memory.block_loader import whole_block
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.errors import BlockCorruptError

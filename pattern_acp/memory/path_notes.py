@@ -18,10 +18,10 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.access import Actor
 from pattern_acp.domain.clock import day_of, local_minute
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.globs import Glob, compile_glob
-from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import Advised
 from pattern_acp.journal.leases import host_name

@@ -8,8 +8,7 @@ may always write, and so may the program; both still keep to the schema and the 
 
 from enum import StrEnum
 
-from pattern_acp.domain.access import WriteVerdict
-from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.access import Actor, WriteVerdict
 from pattern_acp.memory.edits import AddItem, AnyEdit, Append, Operation, Within
 from pattern_acp.memory.schemas.types import BlockSchema, CompositeSchema, ListSchema, LogSchema, TextSchema, TreeSchema
 

@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
-from pattern_acp.domain.ids import BlockId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.clock import BlockId
 from pattern_acp.memory.block_loader import (
     READING_PEER,
     OpenBlock,

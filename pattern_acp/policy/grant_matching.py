@@ -18,8 +18,8 @@ from pattern_acp.db.columns import integer
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.access import Access, CallServer, FetchUrl, ReadPath, RunCommand, WriteMemory, WritePath
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import PatternError, PolicyError
-from pattern_acp.domain.ids import SessionId
 from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
 from pattern_acp.policy.commands import CommandLine, SimpleCommand, read_command_line

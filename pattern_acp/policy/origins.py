@@ -14,9 +14,18 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.access import Access, CallServer, FetchUrl, RunCommand, WriteMemory, WritePath
+from pattern_acp.domain.access import (
+    Access,
+    CallServer,
+    DataSource,
+    FetchUrl,
+    Origin,
+    RunCommand,
+    WriteMemory,
+    WritePath,
+    flat_text,
+)
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.origin import DataSource, Origin, flat_text
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.external_effects import network_need, reaching_reason

@@ -13,7 +13,7 @@ from operator import is_
 from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import Json, sha256_hex
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,

@@ -16,10 +16,9 @@ from typing import TypeAlias, assert_never
 import anyio.lowlevel
 from msgspec import Struct
 
-from pattern_acp.domain.about_user import is_about_user
 from pattern_acp.domain.action_lines import Form, Verbs, read_form, unquote_text
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
-from pattern_acp.domain.messages import Message, ResourcePart, Role, TextPart, ToolResultPart
+from pattern_acp.domain.messages import Message, ResourcePart, Role, TextPart, ToolResultPart, is_about_user
 from pattern_acp.domain.tool_calls import USER_REFUSED
 from pattern_acp.providers.base import (
     ProviderEvent,

@@ -29,8 +29,8 @@ from pattern_acp.db.segment_files import (
     size_of,
 )
 from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.clock import RandomIds
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.ids import RandomIds
 from pattern_acp.journal.history import readable
 from pattern_acp.journal.reader import (
     broken_streams,

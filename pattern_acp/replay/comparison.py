@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from pattern_acp.context.memory_notices import state_message
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.canonical import Json
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import SessionId, ToolCallId
+from pattern_acp.domain.clock import SessionId, SystemClock, ToolCallId
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,

@@ -14,16 +14,21 @@ import anyio.lowlevel
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.access import Access, CallServer
+from pattern_acp.domain.access import Access, CallServer, Origin
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.clock import Clock, ToolCallId, TurnId
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart, ToolCallPart
-from pattern_acp.domain.origin import Origin
-from pattern_acp.domain.plan import Plan
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import Advised, TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
+from pattern_acp.domain.tool_calls import (
+    Advised,
+    Plan,
+    StopReason,
+    TextContent,
+    ToolCallStatus,
+    ToolCallView,
+    ToolContent,
+    ToolKind,
+)
 from pattern_acp.domain.usage import Usage
 from pattern_acp.hooks.runner import Opinion
 from pattern_acp.journal.events import ErrorReported, PermissionDecided, ToolCallFinished, TurnEnded

@@ -14,11 +14,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.context.history import history_of
+from pattern_acp.domain.access import Actor
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, ThinkingPart
-from pattern_acp.domain.origin import Actor
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import (
     ErrorReported,
     Event,

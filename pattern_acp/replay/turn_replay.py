@@ -19,11 +19,10 @@ from pattern_acp.context.history import add_context
 from pattern_acp.context.memory_notices import state_message
 from pattern_acp.context.window import tools_with_room
 from pattern_acp.db.connection import Database
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.clock import Clock, SessionId, ToolCallId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Message
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import (
     ContextAdded,

@@ -19,14 +19,19 @@ from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.definitions.collection import is_learned
-from pattern_acp.domain.access import Access, CallServer, RunCommand, WritePath
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.access import Access, Actor, CallServer, Origin, RunCommand, WritePath
+from pattern_acp.domain.clock import Clock, IdFactory, SessionId, TurnId
 from pattern_acp.domain.errors import DatabaseError, PatternError
-from pattern_acp.domain.file_states import FileChange, FileState, SavedFile, UnsavedFile
-from pattern_acp.domain.ids import IdFactory, SessionId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import is_within, resolve_path
-from pattern_acp.domain.tool_calls import ChangedPath, FilesChanged, FileSide
+from pattern_acp.domain.tool_calls import (
+    ChangedPath,
+    FileChange,
+    FilesChanged,
+    FileSide,
+    FileState,
+    SavedFile,
+    UnsavedFile,
+)
 from pattern_acp.journal import leases
 from pattern_acp.journal.codec import CHECKPOINTS
 from pattern_acp.journal.contents import store_content

@@ -13,11 +13,11 @@ import anyio.to_thread
 from msgspec import Struct
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.errors import JournalError, WorkspaceError
-from pattern_acp.domain.file_states import FileChange
-from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.tool_calls import FileChange
 from pattern_acp.journal import leases
 from pattern_acp.journal.contents import read_content, store_content
 from pattern_acp.journal.events import MessageRecorded, RewindStarted, SessionRewound

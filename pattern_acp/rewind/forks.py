@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import Clock, IdFactory, SessionId
 from pattern_acp.domain.errors import InvalidRequestError
-from pattern_acp.domain.ids import IdFactory, SessionId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
 from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.events import MessageRecorded, SessionCreated, SessionTitled, TurnEnded, TurnStarted

@@ -20,12 +20,12 @@ import anyio.to_thread
 from msgspec import Struct
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.errors import JournalError, PatternError, WorkspaceError, unwrap_exception_group
-from pattern_acp.domain.file_states import MISSING, FileChange, FileState
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.tool_calls import MISSING, FileChange, FileState
 from pattern_acp.journal import leases
 from pattern_acp.journal.contents import store_content
 from pattern_acp.journal.events import JobReported, LandingEnded, LandingStarted

@@ -24,12 +24,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import BlockError, JournalError, PatternError
-from pattern_acp.domain.file_states import MISSING, FileChange, FileState
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.paths import is_within
-from pattern_acp.domain.tool_calls import DiffContent
+from pattern_acp.domain.tool_calls import MISSING, DiffContent, FileChange, FileState
 from pattern_acp.journal.contents import read_content
 from pattern_acp.journal.events import (
     BlockCommitted,

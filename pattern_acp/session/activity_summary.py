@@ -22,13 +22,11 @@ from pattern_acp.context.catch_up import (
     title_of,
 )
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.clock import local_minute
+from pattern_acp.domain.clock import TurnId, local_minute
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolKind
+from pattern_acp.domain.tool_calls import StopReason, ToolKind
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import HandoffLeft

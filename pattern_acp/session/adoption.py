@@ -18,8 +18,8 @@ from pattern_acp.definitions.identity import DefinitionSource
 from pattern_acp.definitions.personas import Persona, PersonaRef, kept_persona, persona_of
 from pattern_acp.definitions.skills import SkillDefinition
 from pattern_acp.definitions.sources import KeptSource
+from pattern_acp.domain.access import Actor, Origin, TrustTier
 from pattern_acp.domain.errors import ConfigError
-from pattern_acp.domain.origin import Actor, Origin, TrustTier
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import fenced, plural, short_diff
 from pattern_acp.journal.events import GrantStored, InstructionFile, InstructionsCompiled, SeenDefinition

@@ -15,15 +15,13 @@ from msgspec.structs import replace
 from pattern_acp.commands.parameters import first_word
 from pattern_acp.context.history import add_context
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.access import RunCommand
-from pattern_acp.domain.allowance import Allowance
+from pattern_acp.domain.access import Actor, Origin, RunCommand
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import one_line, plural
-from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import StopReason, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.usage import Allowance
 from pattern_acp.jobs import store
 from pattern_acp.jobs.errors import JobMoveError, JobTermsError
 from pattern_acp.jobs.model import MOST_ROUNDS, JobOutcome, JobRow, JobStage

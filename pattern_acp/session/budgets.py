@@ -17,14 +17,11 @@ from msgspec import Struct
 
 from pattern_acp.context.window import MessageTokens, request_tokens
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.allowance import Allowance, parse_allowance
-from pattern_acp.domain.clock import day_began_ms
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import ToolCallId, TurnId, day_began_ms
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
-from pattern_acp.domain.usage import Usage, amount_text
+from pattern_acp.domain.tool_calls import StopReason, ToolCallView, ToolKind
+from pattern_acp.domain.usage import Allowance, Usage, amount_text, parse_allowance
 from pattern_acp.journal.events import (
     BudgetChanged,
     Event,
@@ -54,7 +51,7 @@ from pattern_acp.turn.loop import TurnEnd, show_sentence
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
-    from pattern_acp.domain.ids import SessionId
+    from pattern_acp.domain.clock import SessionId
     from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState

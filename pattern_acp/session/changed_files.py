@@ -10,10 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.file_states import FileChange
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import DIFFED_LINES, plural
-from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus
+from pattern_acp.domain.tool_calls import DiffContent, FileChange, ToolCallStatus
 from pattern_acp.journal.events import CheckpointTaken, Event, RewindStarted, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.history import with_subagent_events
 from pattern_acp.tools.base import DELEGATE

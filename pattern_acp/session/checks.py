@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import CheckSettings
-from pattern_acp.domain.access import RunCommand
+from pattern_acp.domain.access import Actor, Origin, RunCommand
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import cut_line, plural
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus, ToolCallView, ToolKind

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from pattern_acp.commands.document import Body, Paragraph, Part, Result, Said
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import Location, TextContent

@@ -13,12 +13,12 @@ import anyio
 from pattern_acp.commands.document import Result, Said
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.commands.slash import COMMANDS
-from pattern_acp.domain.about_user import is_about_user
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import canonical_json
-from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.clock import TurnId
+from pattern_acp.domain.messages import is_about_user
 from pattern_acp.domain.text_limits import with_visible_characters
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import PromptRefused, SessionTitled
 from pattern_acp.memory.errors import DuplicateFoundError
 from pattern_acp.memory.service.access import MemoryEdit

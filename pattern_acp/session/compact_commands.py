@@ -6,10 +6,10 @@ Owns: what they answer. Must not know: how space is made.
 from typing import TYPE_CHECKING
 
 from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, TurnId
 from pattern_acp.domain.errors import InvalidRequestError
-from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessagePinned, MessageRecorded, TurnStarted
@@ -22,7 +22,7 @@ from pattern_acp.turn.loop import ModelInUse
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
-    from pattern_acp.domain.ids import SessionId
+    from pattern_acp.domain.clock import SessionId
     from pattern_acp.memory.service.session_memory import ConstellationMemory
     from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session

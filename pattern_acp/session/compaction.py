@@ -38,13 +38,12 @@ from pattern_acp.context.window import (
     text_weight,
     weight_per_token,
 )
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.errors import DatabaseError, PatternError
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.domain.tool_calls import COMPACT_CALL, TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import COMPACT_CALL, Plan, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.hooks.runner import HookVerdict
 from pattern_acp.journal.events import (

@@ -13,10 +13,10 @@ from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.commands.usage import BudgetRow, Budgets, BudgetSet, SessionUsage, session_usage
 from pattern_acp.context.builder import Stable, build_request
 from pattern_acp.context.window import request_tokens
-from pattern_acp.domain.allowance import ALLOWED, parse_allowance
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import day_began_ms
 from pattern_acp.domain.errors import InvalidRequestError
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.usage import ALLOWED, parse_allowance
 from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, SessionConfigured, UsageReported
 from pattern_acp.journal.usage import usage_of_session, usage_since
 from pattern_acp.policy.decision import Mode

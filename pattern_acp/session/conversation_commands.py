@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.file_states import FileChange
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
 from pattern_acp.domain.text_limits import cut_middle, fenced, plural
+from pattern_acp.domain.tool_calls import FileChange
 from pattern_acp.domain.usage import amount_text
 from pattern_acp.journal.events import Event, HistoryCleared, UsageReported
 from pattern_acp.journal.history import active_events, read_history
@@ -29,7 +29,7 @@ from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.snapshots import canonical_path
 
 if TYPE_CHECKING:
-    from pattern_acp.domain.ids import SessionId
+    from pattern_acp.domain.clock import SessionId
     from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState

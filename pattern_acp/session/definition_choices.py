@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.config.settings import DefinitionSettings
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind
 from pattern_acp.journal.events import (

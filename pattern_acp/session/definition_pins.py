@@ -20,7 +20,7 @@ from pattern_acp.definitions.commands import COMMAND_FILE, CommandDefinition, ke
 from pattern_acp.definitions.identity import DefinitionSource, identities, leaves_of
 from pattern_acp.definitions.skills import SkillDefinition, kept_skill, skill_leaves, skill_sources
 from pattern_acp.definitions.sources import KeptSource, encoded, keep_source, missing_sources, read_sources
-from pattern_acp.domain.origin import Actor, Origin, TrustTier
+from pattern_acp.domain.access import Actor, Origin, TrustTier
 from pattern_acp.journal.codec import about_following
 from pattern_acp.journal.events import (
     DefinitionsFollowed,

@@ -17,11 +17,11 @@ from pattern_acp.commands.document import cell, table
 from pattern_acp.definitions.collection import Definitions
 from pattern_acp.definitions.commands import CommandDefinition, expanded, inline_commands
 from pattern_acp.definitions.skills import SKILL_FILE, SKILL_TOOL, SkillDefinition, framed
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.hooks.runner import matches
 from pattern_acp.journal.events import PromptRefused
 from pattern_acp.journal.turn_ends import TurnFailure
@@ -38,7 +38,7 @@ from pattern_acp.turn.tool_runner import ToolRunner
 if TYPE_CHECKING:
     from pattern_acp.db.connection import Database
     from pattern_acp.definitions.personas import PersonaRef
-    from pattern_acp.domain.ids import IdFactory
+    from pattern_acp.domain.clock import IdFactory
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import FolderTrust, SessionState
     from pattern_acp.tools.base import Tool

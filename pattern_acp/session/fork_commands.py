@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import fenced, one_line, plural, short_diff
 from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolContent, ToolKind
 from pattern_acp.memory import forks

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.groups import GroupDefinition
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.globs import compile_glob
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.journal.events import JobStarted, ToolCallFinished, ToolCallStarted, WatchSwitched

@@ -19,15 +19,15 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.context.history import add_context
 from pattern_acp.definitions.groups import GroupDefinition, GroupMember, Groups, group_of
 from pattern_acp.definitions.personas import Persona
-from pattern_acp.domain.allowance import Allowance
+from pattern_acp.domain.access import Actor, Origin, TrustTier
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.errors import ConfigError, DatabaseError, PatternError, unwrap_exception_group
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin, TrustTier
 from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.domain.text_limits import cut_middle, one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.untrusted_blocks import untrusted_block
+from pattern_acp.domain.usage import Allowance
 from pattern_acp.journal.events import ContextAdded, SessionTitled, ToolCallFinished, ToolCallStarted
 from pattern_acp.session.budgets import limit_of
 from pattern_acp.session.definitions import named_tools

@@ -5,7 +5,7 @@ Owns: putting both together from what the session is. Must not know: commands, o
 
 from typing import TYPE_CHECKING
 
-from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.clock import TurnId
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
 from pattern_acp.memory.service.scope import PERSON, PERSONA, Writer
 from pattern_acp.memory.service.undo import AgentHistory, MemoryReverts

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import Json
-from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
+from pattern_acp.domain.clock import TurnId
+from pattern_acp.domain.tool_calls import DiffContent, StopReason, ToolCallView, ToolKind
 from pattern_acp.hooks.runner import (
     HookAnswer,
     HookVerdict,

@@ -7,9 +7,9 @@ from.
 from typing import TYPE_CHECKING
 
 from pattern_acp.context.history import add_context
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.journal.events import ContextAdded, ToolCallFinished, ToolCallStarted

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 from msgspec.structs import replace
 
-from pattern_acp.domain.allowance import Allowance, parse_allowance
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import TurnId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.messages import ToolCallPart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import absolute_path
-from pattern_acp.domain.plan import Plan, PlanStatus
 from pattern_acp.domain.text_limits import one_line, plural
+from pattern_acp.domain.tool_calls import Plan, PlanStatus
+from pattern_acp.domain.usage import Allowance, parse_allowance
 from pattern_acp.jobs import store
 from pattern_acp.jobs.model import MOST_ROUNDS
 from pattern_acp.jobs.quote import (

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.personas import Persona
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.text_limits import cut_middle, plural
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.untrusted_blocks import untrusted_block

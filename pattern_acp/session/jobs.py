@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal.events import (

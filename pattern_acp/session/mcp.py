@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.messages import Message, ResourcePart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal.events import PinnedTool, ServerToolsPinned
 from pattern_acp.mcp_servers.catalogue import (

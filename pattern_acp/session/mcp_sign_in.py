@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from pattern_acp.config.providers import show_url
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.errors import SignInError
-from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind
 from pattern_acp.mcp_servers.server import Server
 from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer

@@ -13,7 +13,7 @@ from pattern_acp.commands.memory import SEARCH, VERBS
 from pattern_acp.commands.memory_actions import Desk
 from pattern_acp.commands.memory_results import forgetting_question
 from pattern_acp.commands.parameters import Command, CommandMisusedError, Value, read_slash, take_word
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.memory.permissions import Isolation

@@ -24,11 +24,11 @@ from pattern_acp.context.memory_notices import (
 )
 from pattern_acp.context.recall_budget import Recallable
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.errors import BlockError, PatternError
-from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section, untrusted_block
 from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallStarted

@@ -25,10 +25,9 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.definitions.identity import DefinitionSource
 from pattern_acp.definitions.personas import lower_mode
-from pattern_acp.domain.clock import day_of
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId, day_of
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import normal_path, resolve_path
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import (

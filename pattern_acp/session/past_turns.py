@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, field
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor
 from pattern_acp.domain.clock import local_minute
-from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import (

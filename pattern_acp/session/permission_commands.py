@@ -12,9 +12,8 @@ from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.config.settings import PolicyRule
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.clock import Clock, local_minute
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import Clock, SessionId, local_minute
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.events import (

@@ -13,8 +13,8 @@ from pattern_acp.commands.parameters import first_word
 from pattern_acp.context.instructions import with_persona
 from pattern_acp.definitions.collection import NO_DEFINITIONS
 from pattern_acp.definitions.personas import INLINE, Persona, lower_mode, typed_persona
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.errors import ConfigError
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import InstructionsCompiled, SessionConfigured
 from pattern_acp.policy.grant_matching import GrantOwner, load_grants
 from pattern_acp.session.definition_pins import keeping, sources_to_keep

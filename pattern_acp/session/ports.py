@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.events import Event
 from pattern_acp.mcp_servers.catalogue import FileTools
 from pattern_acp.mcp_servers.server import Server

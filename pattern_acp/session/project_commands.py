@@ -14,10 +14,10 @@ from pattern_acp.codemap.overview import agents_file, overview
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.context.history import add_context
 from pattern_acp.context.instructions import role_of, with_memory
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal.events import ContextAdded, SessionTitled

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import TurnId
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, Approver, PermissionAnswer

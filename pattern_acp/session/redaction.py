@@ -25,10 +25,10 @@ from pattern_acp.db.segment_files import FOLDER as SEGMENTS
 from pattern_acp.db.segment_files import SegmentReading, read_lines
 from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
 from pattern_acp.definitions.sources import forget_in_sources, sources_with
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.messages import Message
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.structural_keys import TextRole, walk
 from pattern_acp.journal.bundle import mask_texts
 from pattern_acp.journal.codec import decode

@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import DatabaseError, PatternError
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
 from pattern_acp.journal.events import Event, PlanUpdated, SessionClosed, SessionTitled

@@ -14,9 +14,9 @@ from pattern_acp.context.memory_notices import last_shown
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.personas import PersonaRef, is_typed, lower_mode
 from pattern_acp.definitions.sources import KeptSource, SourceDamagedError, read_sources
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.domain.usage import Cost
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.events import (

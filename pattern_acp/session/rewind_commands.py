@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from pattern_acp.commands.document import Result, Said
 from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import (
     Location,
     TextContent,

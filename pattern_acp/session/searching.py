@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import Clock, SessionId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.journal.history import readable, turn_number
 from pattern_acp.journal.sessions import SessionRow, get_session, list_sessions

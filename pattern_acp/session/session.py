@@ -8,10 +8,10 @@ import anyio.lowlevel
 from msgspec import Struct, field
 
 from pattern_acp.commands.slash import COMMANDS, Typed, command_in
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, typed_line, typed_words
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import BY_MODEL, SessionConfigured
 from pattern_acp.journal.sessions import remembered_thinking
 from pattern_acp.policy.decision import Mode

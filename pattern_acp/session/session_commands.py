@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.clock import Clock, local_minute
-from pattern_acp.domain.ids import IdFactory, SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import Clock, IdFactory, SessionId, local_minute
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal import sessions
 from pattern_acp.journal.errors import MissingSessionError

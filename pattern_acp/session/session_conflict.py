@@ -17,10 +17,9 @@ import anyio
 from msgspec import Struct
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.errors import DatabaseError, PatternError
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import StopReason, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.leases import Holder, Lease

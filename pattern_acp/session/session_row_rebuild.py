@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from pattern_acp.context.history import history_of
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal import sessions
 from pattern_acp.journal.events import (

@@ -23,12 +23,11 @@ from pattern_acp.definitions.commands import CommandDefinition
 from pattern_acp.definitions.personas import PersonaRef
 from pattern_acp.definitions.skills import SkillDefinition
 from pattern_acp.definitions.sources import KeptSource
-from pattern_acp.domain.allowance import Allowance
-from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
+from pattern_acp.domain.clock import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part
 from pattern_acp.domain.project_parts import PartKind, digest_of_parts
 from pattern_acp.domain.untrusted_blocks import Section
-from pattern_acp.domain.usage import Cost
+from pattern_acp.domain.usage import Allowance, Cost
 from pattern_acp.journal.events import (
     InstructionFile,
     JobReported,

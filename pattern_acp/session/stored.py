@@ -9,10 +9,10 @@ import os
 from collections.abc import Callable
 
 from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import InvalidRequestError, JournalError
-from pattern_acp.domain.ids import SessionId
 from pattern_acp.domain.messages import Message
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.journal import leases, sessions

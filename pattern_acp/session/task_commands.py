@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.commands.document import Paragraph, Result, Said, ShownFacts
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
-from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import TurnId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.events import Event, PlanUpdated
 from pattern_acp.session.memory_context import memory_owner

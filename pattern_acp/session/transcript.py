@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct, field
 
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, TextPart
 from pattern_acp.domain.text_limits import (
     DIFFED_LINES,

@@ -14,13 +14,13 @@ from msgspec import Struct, field
 
 from pattern_acp.commands.pages import page_html
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, TextPart, ThinkingPart
-from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.text_limits import cut_middle, one_line, plain_output
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     FilesChanged,
     ImageContent,
     LinkContent,
+    Plan,
     TerminalContent,
     TextContent,
     ToolCallStatus,

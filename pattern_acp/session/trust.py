@@ -19,10 +19,9 @@ from pattern_acp.commands.sessions import TRUST_VERBS
 from pattern_acp.config.project_offer import ProjectOffer
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.access import Actor, Origin, TrustTier
+from pattern_acp.domain.clock import Clock, ToolCallId, TurnId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin, TrustTier
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.project_parts import PartKind, ProjectPart, digest_of_parts
 from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind

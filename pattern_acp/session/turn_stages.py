@@ -24,14 +24,12 @@ from pattern_acp.context.builder import MemoryView, build_request, note_section
 from pattern_acp.context.history import add_context
 from pattern_acp.context.memory_notices import known_memory
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.clock import local_moment
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import IdFactory, MessageId, TurnId, local_moment
 from pattern_acp.domain.errors import DatabaseError, PatternError, unwrap_exception_group
-from pattern_acp.domain.ids import IdFactory, MessageId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, typed_parts
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import one_line
-from pattern_acp.domain.tool_calls import ToolKind
+from pattern_acp.domain.tool_calls import StopReason, ToolKind
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section, untrusted_line
 from pattern_acp.journal.errors import LeaseLostError
 from pattern_acp.journal.events import OWN_TURN, ContextAdded, DriftTold, SessionTitled, TurnEnded, TurnStarted

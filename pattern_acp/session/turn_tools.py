@@ -14,7 +14,7 @@ from pattern_acp.context.builder import long_text
 from pattern_acp.context.history import result_text
 from pattern_acp.context.window import text_limit
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.ids import SessionId, TurnId
+from pattern_acp.domain.clock import SessionId, TurnId
 from pattern_acp.journal.events import TurnStarted
 from pattern_acp.journal.history import ancestors, read_history
 from pattern_acp.journal.reader import Recorded, read_item

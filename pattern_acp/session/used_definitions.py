@@ -15,7 +15,7 @@ from msgspec import Struct
 from pattern_acp.context.instructions import subagent_source
 from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.definitions.sources import KeptSource, read_sources
-from pattern_acp.domain.origin import TrustTier
+from pattern_acp.domain.access import TrustTier
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.events import PinnedDefinition, SeenDefinition
 from pattern_acp.mcp_servers.catalogue import RemoteTool

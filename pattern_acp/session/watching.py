@@ -7,8 +7,7 @@ import anyio
 from msgspec import Struct
 
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import Clock, SessionId
 from pattern_acp.journal import sessions
 from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded

@@ -22,8 +22,8 @@ from pattern_acp.context.window import (
     tools_with_room,
     with_answer_in_window,
 )
+from pattern_acp.domain.clock import TurnId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextCompacted, Event, HistoryCleared, ModelRequested, UsageReported
 from pattern_acp.providers.base import ProviderRequest, TokenCounter

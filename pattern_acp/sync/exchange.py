@@ -22,8 +22,7 @@ from pattern_acp.carry.arrival import ImportReport, NewerArchiveError
 from pattern_acp.carry.car import ArchiveDamagedError, ArchiveReader, read_archive
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Database, SqlValue, Transaction
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import IdFactory
+from pattern_acp.domain.clock import Clock, IdFactory
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.leases import host_name
 from pattern_acp.memory.secrets import SecretMask

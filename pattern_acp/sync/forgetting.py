@@ -15,10 +15,9 @@ from msgspec import Struct
 
 from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import Database, SqlValue, Transaction
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import Clock, IdFactory
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import IdFactory
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.service.forget import ForgottenReport, ForgottenWords, MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope

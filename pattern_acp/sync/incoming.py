@@ -39,8 +39,8 @@ from pattern_acp.carry.export import QUERIES as OF_CARRY
 from pattern_acp.carry.task_lists import check_updates, is_whole, merge_list
 from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import BlockId, SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import BlockId, SessionId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.codec import decode
 from pattern_acp.journal.events import (

@@ -9,8 +9,7 @@ from msgspec import Struct
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.domain.allowance import Allowance, parse_allowance
-from pattern_acp.domain.usage import amount_text
+from pattern_acp.domain.usage import Allowance, amount_text, parse_allowance
 from pattern_acp.journal.leases import is_running
 from pattern_acp.tasks.claims import Claim, IsAlive, is_lease_alive, read_claims
 

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import Json, sha256_hex
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import TasksChanged
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.forgotten import Forgotten

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import asdict, replace
 
 from pattern_acp.domain.errors import TaskError
-from pattern_acp.domain.plan import Plan, PlanEntry, PlanPriority, PlanStatus
+from pattern_acp.domain.tool_calls import Plan, PlanEntry, PlanPriority, PlanStatus
 
 
 class TaskNotFoundError(TaskError):

@@ -11,10 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import IdFactory, SessionId, ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, DataSource, Origin
-from pattern_acp.domain.plan import Plan
+from pattern_acp.domain.access import Actor, DataSource, Origin
+from pattern_acp.domain.clock import Clock, IdFactory, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.tool_calls import Plan
 from pattern_acp.journal.leases import Holder, held_elsewhere, lease_of, this_process
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.filters import TASK_ID

@@ -19,10 +19,10 @@ from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.plan import PlanPriority
+from pattern_acp.domain.clock import ToolCallId, TurnId
+from pattern_acp.domain.tool_calls import PlanPriority
 from pattern_acp.journal.events import TasksChanged
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Scope

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.domain.errors import TaskError
-from pattern_acp.domain.plan import PlanPriority
+from pattern_acp.domain.tool_calls import PlanPriority
 from pattern_acp.memory.merging import merge_texts
 from pattern_acp.tasks.model import (
     BOXES,

@@ -15,8 +15,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.text_limits import cut_line, one_line, plural
 from pattern_acp.domain.tool_calls import ToolKind

@@ -9,10 +9,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from pattern_acp.domain.access import NoEffect
+from pattern_acp.domain.access import NoEffect, Origin
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind
 from pattern_acp.policy.approver import UserQuestion

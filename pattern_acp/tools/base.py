@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 from msgspec import Meta, Struct, field
 
 from pattern_acp.definitions.personas import Persona
-from pattern_acp.domain.access import Access
+from pattern_acp.domain.access import Access, DataSource, Origin
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.clock import day_of
+from pattern_acp.domain.clock import SessionId, ToolCallId, TurnId, day_of
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart
-from pattern_acp.domain.origin import DataSource, Origin
-from pattern_acp.domain.plan import Plan
-from pattern_acp.domain.tool_calls import Location, ToolContent, ToolKind
+from pattern_acp.domain.tool_calls import Location, Plan, ToolContent, ToolKind
 from pattern_acp.policy.approver import Wording
 from pattern_acp.policy.paths import protection, protection_of_names
 from pattern_acp.providers.base import ToolSpec

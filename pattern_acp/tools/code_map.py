@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from pattern_acp.domain.access import Access, ReadMemory, ReadPath
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec

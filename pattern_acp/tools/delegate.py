@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from pattern_acp.domain.access import NoEffect
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.paths import absolute_path, resolve_path
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolKind

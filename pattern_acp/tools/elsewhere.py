@@ -10,7 +10,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (

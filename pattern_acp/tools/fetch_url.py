@@ -9,11 +9,10 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 
 from pattern_acp.domain.access import FetchUrl as FetchAccess
-from pattern_acp.domain.access import NoEffect
+from pattern_acp.domain.access import NoEffect, Origin
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.errors import WebError, WorkspaceError
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.tool_calls import ImageContent, TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec

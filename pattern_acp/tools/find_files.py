@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.access import ReadPath
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural

@@ -13,10 +13,9 @@ from typing import Annotated
 import anyio
 from msgspec import Meta, Struct
 
-from pattern_acp.domain.access import Access, NoEffect, RunCommand
+from pattern_acp.domain.access import Access, NoEffect, Origin, RunCommand
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plain_output, plural
 from pattern_acp.domain.tool_calls import Advised, TerminalContent, TextContent, ToolContent, ToolKind

@@ -13,11 +13,10 @@ from typing import Annotated, Protocol, cast
 import anyio
 from msgspec import Meta, Struct
 
-from pattern_acp.domain.access import CallServer, NoEffect
+from pattern_acp.domain.access import CallServer, NoEffect, Origin
 from pattern_acp.domain.canonical import Json, JsonObject, sha256_hex
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.messages import ImagePart
-from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plural, short_diff
 from pattern_acp.domain.tool_calls import ImageContent, TextContent, ToolContent, ToolKind
 from pattern_acp.mcp_servers.catalogue import News, Pin, RemoteTool, Reply, ServerError, news_of, tool_names

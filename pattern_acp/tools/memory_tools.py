@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.access import ReadMemory, WriteMemory, WriteVerdict
+from pattern_acp.domain.access import Origin, ReadMemory, WriteMemory, WriteVerdict
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.clock import day_of, local_minute
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.clock import ToolCallId, day_of, local_minute
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import DiffContent, TextContent, ToolKind
 from pattern_acp.memory.blocks import Scope

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from pattern_acp.domain.access import NoEffect, ReadPath
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import cut_line, cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec

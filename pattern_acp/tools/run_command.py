@@ -21,11 +21,10 @@ import anyio.to_thread
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.access import RunCommand
+from pattern_acp.domain.access import Origin, RunCommand
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.paths import PLATFORM
 from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plain_output
 from pattern_acp.domain.tool_calls import Advised, TerminalContent, TextContent, ToolContent, ToolKind

@@ -9,10 +9,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from pattern_acp.domain.access import ReadMemory
+from pattern_acp.domain.access import Origin, ReadMemory
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import LinkContent, TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec

@@ -22,10 +22,9 @@ from pattern_acp.definitions.skills import (
     read_skill_file,
     written_skill,
 )
-from pattern_acp.domain.access import NoEffect, ReadPath
+from pattern_acp.domain.access import NoEffect, ReadPath, TrustTier
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import TrustTier
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.tool_calls import TextContent, ToolKind
 from pattern_acp.policy.paths import protection

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from msgspec import Meta, Struct
 
-from pattern_acp.domain.access import NoEffect, WriteMemory
+from pattern_acp.domain.access import NoEffect, Origin, WriteMemory
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Origin
-from pattern_acp.domain.plan import PlanPriority
-from pattern_acp.domain.tool_calls import TextContent, ToolKind
+from pattern_acp.domain.clock import ToolCallId
+from pattern_acp.domain.tool_calls import PlanPriority, TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     NotAvailableError,

@@ -5,13 +5,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from pattern_acp.domain.access import NoEffect
+from pattern_acp.domain.access import NoEffect, Origin
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Origin
-from pattern_acp.domain.plan import Plan, PlanEntry, PlanPriority, PlanStatus
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.domain.tool_calls import ToolKind
+from pattern_acp.domain.tool_calls import Plan, PlanEntry, PlanPriority, PlanStatus, ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments

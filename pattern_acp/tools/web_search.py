@@ -6,11 +6,10 @@ from typing import Annotated
 import anyio.to_thread
 from msgspec import Meta, Struct
 
-from pattern_acp.domain.access import FetchUrl
+from pattern_acp.domain.access import FetchUrl, Origin
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.errors import WebError
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import LinkContent, TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec

@@ -14,8 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import Clock, ToolCallId
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.domain.usage import Cost, Usage

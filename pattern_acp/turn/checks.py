@@ -17,11 +17,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import CheckSettings
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.access import Actor
+from pattern_acp.domain.clock import Clock, IdFactory, ToolCallId, TurnId
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.domain.globs import compile_glob
-from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.paths import PLATFORM, Flavour, display_path, resolve_path
 from pattern_acp.domain.text_limits import cut_middle, one_line, short_diff
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind

@@ -13,10 +13,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pattern_acp.definitions.skills import SKILL_TOOL, loaded_in
+from pattern_acp.domain.access import DataSource, Origin, TrustTier, flat_text
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.messages import Message, ResourcePart, TextPart
-from pattern_acp.domain.origin import DataSource, Origin, TrustTier, flat_text
 from pattern_acp.domain.paths import absolute_path, display_path
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind

@@ -9,12 +9,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.context.history import add_context
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.argument_repair import meant_name
+from pattern_acp.domain.clock import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.errors import PatternError, ProviderError, unwrap_exception_group
-from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.domain.untrusted_blocks import untrusted_line
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextAdded, MessageRecorded, ModelRequested, UsageReported

@@ -16,12 +16,10 @@ from msgspec.structs import replace
 
 from pattern_acp import __version__
 from pattern_acp.config.settings import OverlapSetting, PolicyRule
-from pattern_acp.domain.access import Access, ReadPath, WritePath
+from pattern_acp.domain.access import Access, Actor, DataSource, Origin, ReadPath, WritePath
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.clock import Clock, local_hour
+from pattern_acp.domain.clock import Clock, ToolCallId, TurnId, local_hour
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, DataSource, Origin
 from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import USER_REFUSED, Location, TextContent, ToolCallView, ToolKind

@@ -12,10 +12,9 @@ import anyio
 from msgspec import Struct, field
 
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import MessageId, SessionId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import Clock, MessageId, SessionId, TurnId
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded
 from pattern_acp.journal.turn_ends import TurnFailure, end_events
 from pattern_acp.journal.writer import append

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.argument_repair import whole_fields
-from pattern_acp.domain.ids import IdFactory, MessageId, ToolCallId, TurnId
+from pattern_acp.domain.clock import IdFactory, MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ThinkingPart, ToolCallPart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessageRecorded
 from pattern_acp.providers.base import (

@@ -20,20 +20,18 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.access import Access
+from pattern_acp.domain.access import Access, Actor, Origin
 from pattern_acp.domain.argument_repair import fit_to_schema, meant_name, read_object, tool_elsewhere
 from pattern_acp.domain.canonical import JsonObject, is_deeper
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.clock import Clock, ToolCallId, TurnId
 from pattern_acp.domain.errors import DatabaseError, PatternError, unwrap_exception_group
-from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.plan import Plan
 from pattern_acp.domain.text_limits import SHOWN_NAME, one_line
 from pattern_acp.domain.tool_calls import (
     NOTHING_RAN,
     Advised,
     FilesChanged,
+    Plan,
     TerminalContent,
     TextContent,
     ToolCallStatus,

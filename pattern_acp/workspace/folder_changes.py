@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import Clock, SystemClock
-from pattern_acp.domain.file_states import MISSING, FileState
+from pattern_acp.domain.tool_calls import MISSING, FileState
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.git import git_facts
 from pattern_acp.workspace.snapshots import FILE_BYTES, TOO_LARGE, Captured, canonical_path, capture, capture_in_place

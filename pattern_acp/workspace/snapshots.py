@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.file_states import A_FOLDER, MISSING, FileState
 from pattern_acp.domain.paths import is_within, resolve_path
+from pattern_acp.domain.tool_calls import A_FOLDER, MISSING, FileState
 from pattern_acp.workspace.errors import NotRestoredError
 
 FILE_BYTES = 10_000_000

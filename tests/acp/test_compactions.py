@@ -4,7 +4,7 @@ import msgspec
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.updates import Compactions, replay_updates
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import COMPACT_CALL, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from pattern_acp.acp.editor_ports import EditorTerminal
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.ids import SessionId
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.workspace.errors import CommandFailedToStartError, EditorRefusedError, EditorUnavailableError

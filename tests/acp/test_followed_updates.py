@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.acp import schema
 from pattern_acp.acp.updates import FollowedUpdates
-from pattern_acp.domain.ids import MessageId, TurnId
+from pattern_acp.domain.clock import MessageId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ThinkingPart
 from pattern_acp.journal.events import MessagePartial, MessageRecorded
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from pattern_acp.acp import schema
 from pattern_acp.acp.client import EditorApprover, EditorView, FlushTimer, abilities_of
 from pattern_acp.acp.updates import EditorAbilities
-from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId
+from pattern_acp.domain.clock import MessageId, SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer

@@ -7,7 +7,7 @@ from PIL import Image
 
 from pattern_acp.acp.client import with_previews
 from pattern_acp.acp.content import IMAGE_BYTES
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.tool_calls import ImageContent, TextContent, ToolCallStatus
 from pattern_acp.journal.events import SessionTitled, ToolCallFinished, TurnStarted

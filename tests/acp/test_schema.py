@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pattern_acp.acp import schema
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
 
 

@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from pattern_acp.acp import schema
 from pattern_acp.acp.client import form_of
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.jsonrpc.messages import decode, encode_notification, encode_request, encode_result
 from pattern_acp.policy.approver import UserQuestion

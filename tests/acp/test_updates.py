@@ -13,12 +13,13 @@ from pattern_acp.acp.updates import (
     tool_call,
     usage_update,
 )
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, Role, TextPart, ThinkingPart, ToolCallPart
-from pattern_acp.domain.plan import Plan, PlanEntry
-from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.tool_calls import (
     DiffContent,
+    Plan,
+    PlanEntry,
+    StopReason,
     TerminalContent,
     TextContent,
     ToolCallStatus,

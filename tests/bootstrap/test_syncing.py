@@ -11,8 +11,7 @@ from pattern_acp.bootstrap.syncing import KeyRing, carrier_of, keep_in_sync, sha
 from pattern_acp.cli.command_runner import open_for_command
 from pattern_acp.config.settings import Flags, SyncSettings
 from pattern_acp.db.connection import Database
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope

@@ -33,10 +33,10 @@ from pattern_acp.carry.export import (
 from pattern_acp.config.settings import PolicySettings, Settings
 from pattern_acp.db.connection import Database, Row, Transaction, open_database
 from pattern_acp.db.table_rows import all_rows, columns_of
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import RandomIds, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.file_states import MISSING, FileChange
-from pattern_acp.domain.ids import RandomIds, SessionId, ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.tool_calls import MISSING, FileChange
 from pattern_acp.journal.events import ArchiveImported, LandingStarted, SessionConfigured, SessionTitled
 from pattern_acp.journal.leases import acquire, this_process
 from pattern_acp.journal.reader import read_everywhere, verify_stream

@@ -12,7 +12,7 @@ from pattern_acp.carry.car import ArchiveDamagedError, ArchiveWriter, read_archi
 from pattern_acp.carry.export import FORM, FORMAT, Choice, Contents, TaskListRecord, TaskUpdate, node_of
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.db.migrate import load_migrations
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Scope

@@ -20,9 +20,9 @@ from pattern_acp.cli.command_table import LEVELS
 from pattern_acp.cli.journal import run_journal
 from pattern_acp.db.connection import Transaction, change_file, read_file
 from pattern_acp.db.raw import connect
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.bundle import REDACTIONS
 from pattern_acp.journal.errors import AnchorError, RedactionError
 from pattern_acp.journal.events import ModelRequested, SubagentRecorded

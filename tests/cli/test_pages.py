@@ -14,8 +14,8 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import run_call
 from pattern_acp.commands.memory_results import BlamedRow, WriteRow
 from pattern_acp.commands.pages import MOST_DAYS, SERIES, block_page, usage_page
+from pattern_acp.domain.clock import SessionId, TurnId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import SessionId, TurnId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.usage import UsedOnce
 from pattern_acp.providers.base import UsageKnown

@@ -15,7 +15,7 @@ from pattern_acp.cli.main import run_with
 from pattern_acp.cli.output import printable
 from pattern_acp.cli.rendering import lines_of
 from pattern_acp.commands.document import Result
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.sessions import ListedSession, SessionRow, SessionStatus
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.session_commands import PassagePage, SessionList

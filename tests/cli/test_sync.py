@@ -17,8 +17,7 @@ from pattern_acp.bootstrap.syncing import KeyRing, keep_in_sync, open_exchange, 
 from pattern_acp.cli.command_runner import open_for_command
 from pattern_acp.cli.main import run_with
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit

@@ -20,7 +20,7 @@ from pattern_acp.cli.usage import assumed_free, open_usage, since_ms
 from pattern_acp.commands.parameters import TypedCommand, Value
 from pattern_acp.commands.usage import UsageSum, UsageTotals, total_of
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.ids import SessionId, TurnId
+from pattern_acp.domain.clock import SessionId, TurnId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.usage import UsedOnce
 from pattern_acp.providers.base import UsageKnown

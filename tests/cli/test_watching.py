@@ -7,8 +7,7 @@ import pytest
 
 from pattern_acp.cli.command_runner import full_id
 from pattern_acp.cli.sessions import TerminalDesk, watch
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds
+from pattern_acp.domain.clock import RandomIds, SystemClock
 from pattern_acp.journal.errors import MissingSessionError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.commands.usage import Grouping, sum_up, total_of
-from pattern_acp.domain.clock import day_began_ms, day_of
-from pattern_acp.domain.ids import SessionId, TurnId
+from pattern_acp.domain.clock import SessionId, TurnId, day_began_ms, day_of
 from pattern_acp.domain.usage import Usage, amount_text
 from pattern_acp.journal.usage import UsedOnce
 from tests.support.process import agent_environment

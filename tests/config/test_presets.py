@@ -10,7 +10,7 @@ from pattern_acp.config.providers import ONLY_BY_TABLE, PRESETS, key_variables, 
 from pattern_acp.config.settings import Flags, ProviderSettings, Quirks, Secret
 from pattern_acp.credentials.keys import with_stored_key
 from pattern_acp.credentials.model import StoredEntry
-from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import describe

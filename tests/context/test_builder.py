@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from pattern_acp.context.builder import MemoryView, Stable, build_request, volatile_segment
-from pattern_acp.domain.ids import MessageId, SessionId
+from pattern_acp.domain.clock import MessageId, SessionId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolSpec
 

@@ -24,11 +24,9 @@ from pattern_acp.context.compaction import (
 )
 from pattern_acp.context.history import history_of
 from pattern_acp.context.window import messages_tokens
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message, Role, TextPart, ToolCallPart, ToolResultPart
-from pattern_acp.domain.plan import Plan, PlanEntry, PlanStatus
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolCallStatus
+from pattern_acp.domain.tool_calls import Plan, PlanEntry, PlanStatus, StopReason, ToolCallStatus
 from pattern_acp.journal.events import (
     ContextCompacted,
     Event,

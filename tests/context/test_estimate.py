@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.context.window import MessageTokens, messages_tokens, text_weight, tool_weight
-from pattern_acp.domain.ids import MessageId
+from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.providers.base import ToolSpec
 

@@ -4,10 +4,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pattern_acp.context.history import NO_RESULT, history_of
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolCallStatus
+from pattern_acp.domain.tool_calls import StopReason, ToolCallStatus
 from pattern_acp.journal.events import (
     ContextAdded,
     ErrorReported,

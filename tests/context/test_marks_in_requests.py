@@ -10,7 +10,7 @@ from pattern_acp.context.catch_up import Absence, LeftBehind, OpenThread, Writte
 from pattern_acp.context.compaction import SummaryTask, gap_text, left_out, summary_request, summary_text
 from pattern_acp.context.memory_notices import WriteNote, change_notices, shown_memory
 from pattern_acp.context.recall_budget import Recallable, for_model
-from pattern_acp.domain.ids import MessageId, TurnId
+from pattern_acp.domain.clock import MessageId, TurnId
 from pattern_acp.domain.messages import Message, ResourcePart, Role, TextPart
 from pattern_acp.domain.untrusted_blocks import COMMON, TELLING, Section, as_stored, harmless, untrusted_block
 from pattern_acp.providers.base import ModelInfo

@@ -17,7 +17,7 @@ from pattern_acp.context.memory_notices import (
     shown_memory,
     whole_state,
 )
-from pattern_acp.domain.ids import MessageId, TurnId
+from pattern_acp.domain.clock import MessageId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.journal.events import TurnStarted
 

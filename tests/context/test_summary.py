@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.context.compaction import SECTIONS, SummaryTask, read_summary, summary_request, transcript
-from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, Role, TextPart, ToolCallPart, ToolResultPart
 from pattern_acp.providers.base import ModelInfo
 

@@ -20,7 +20,7 @@ from pattern_acp.context.window import (
     weight_per_token,
     with_answer_in_window,
 )
-from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,

@@ -8,7 +8,7 @@ import pytest
 
 from pattern_acp.acp.client import EditorApprover, EditorView, FlushTimer
 from pattern_acp.acp.updates import EditorAbilities
-from pattern_acp.domain.ids import SessionId, ToolCallId
+from pattern_acp.domain.clock import SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, Approver, PermissionAnswer
 from tests.support.approver import ScriptedApprover

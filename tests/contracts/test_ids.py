@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pattern_acp.domain.ids import IdFactory, RandomIds
+from pattern_acp.domain.clock import IdFactory, RandomIds
 
 FACTORIES: dict[str, Callable[[], IdFactory]] = {"random": RandomIds}
 

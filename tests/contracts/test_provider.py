@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from pattern_acp.config.settings import ProviderSettings, Settings
-from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, ToolCallPart
 from pattern_acp.providers.base import (
     Provider,

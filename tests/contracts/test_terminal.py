@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from pattern_acp.acp.editor_ports import EditorTerminal
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.workspace.delegation import DelegatingTerminal
 from pattern_acp.workspace.errors import CommandFailedToStartError

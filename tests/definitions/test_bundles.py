@@ -16,7 +16,7 @@ from pattern_acp.definitions.bundles import (
     remove_bundle,
     source_of_bundle,
 )
-from pattern_acp.domain.origin import TrustTier
+from pattern_acp.domain.access import TrustTier
 from pattern_acp.domain.project_parts import PartKind
 from tests.support.bundles import MANIFEST, write_bundle
 

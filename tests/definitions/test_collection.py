@@ -12,7 +12,7 @@ from pattern_acp.definitions import files
 from pattern_acp.definitions.collection import built_in_definitions, find_definitions
 from pattern_acp.definitions.commands import expanded, inline_commands
 from pattern_acp.definitions.skills import read_skill_file
-from pattern_acp.domain.origin import TrustTier
+from pattern_acp.domain.access import TrustTier
 from pattern_acp.domain.project_parts import digest_of_parts
 
 

@@ -22,7 +22,7 @@ from pattern_acp.definitions.sources import (
     read_sources,
     sources_with,
 )
-from pattern_acp.domain.origin import Actor, Origin, TrustTier
+from pattern_acp.domain.access import Actor, Origin, TrustTier
 from pattern_acp.journal.events import SessionClosed
 from pattern_acp.journal.writer import append
 

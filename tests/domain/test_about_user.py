@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.domain.about_user import is_about_user
+from pattern_acp.domain.messages import is_about_user
 
 
 @pytest.mark.parametrize(

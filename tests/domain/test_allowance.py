@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.allowance import Allowance, parse_allowance
+from pattern_acp.domain.usage import Allowance, parse_allowance
 
 AMOUNTS = st.none() | st.integers(0, 10**13)
 

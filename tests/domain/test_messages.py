@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.ids import MessageId
+from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.messages import Message, Role, TextPart, begins_with
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.commands.slash import command_of
-from pattern_acp.domain.ids import MessageId
+from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.messages import AttachmentKind, ImagePart, Message, Part, ResourcePart, Role, TextPart
 from pattern_acp.session.titles import title_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import TurnEnded
 from tests.support.editor import JsonDict
 from tests.support.official_schema import official_schema

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import Event, JobEnded, ToolCallFinished, TurnEnded
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
 from tests.support.children import watched_command

@@ -10,8 +10,7 @@ from anyio.abc import Process as RunningProcess
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from pattern_acp.db.connection import open_database
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.memory.blocks import project_key
 from pattern_acp.memory.feed import MOST_DELTAS, QUEUE_EVENTS
 from pattern_acp.memory.service.access import MemoryEdit

@@ -12,8 +12,7 @@ import pytest
 
 from pattern_acp.db.backup import quick_check
 from pattern_acp.db.connection import Database, Transaction, open_database
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.journal.events import BlockCommitted
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
@@ -43,8 +42,8 @@ PRELUDE = textwrap.dedent(
 
     from pattern_acp.db.connection import open_database
     from pattern_acp.domain.clock import SystemClock
-    from pattern_acp.domain.ids import RandomIds, SessionId
-    from pattern_acp.domain.origin import Actor, Origin
+    from pattern_acp.domain.clock import RandomIds, SessionId
+    from pattern_acp.domain.access import Actor, Origin
     from pattern_acp.memory.undo import plan_undo
     from pattern_acp.memory.service.access import MemoryEdit
     from pattern_acp.memory.service.scope import MemoryScope

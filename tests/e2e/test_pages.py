@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.commands.pages import usage_page
-from pattern_acp.domain.ids import MessageId, SessionId, TurnId
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, SessionId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import MessageRecorded, TurnStarted
 from pattern_acp.journal.reader import Recorded

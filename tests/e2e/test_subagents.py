@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.journal.events import SubagentRecorded, ToolCallFinished, ToolCallStarted, TurnEnded
 from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
 from tests.support.editor import JsonDict

@@ -8,7 +8,7 @@ import pytest
 from pattern_acp.config.settings import DefinitionSettings, Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.personas import Persona
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import GrantStored
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.decision import Lifetime

@@ -4,8 +4,8 @@ import pytest
 
 from pattern_acp.cli.journal import current_means
 from pattern_acp.config.settings import Settings
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import Json
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.journal.history import read_history
 from pattern_acp.policy.decision import Mode

@@ -5,9 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import BudgetSettings, Settings
-from pattern_acp.domain.allowance import Allowance, parse_allowance
-from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.usage import Cost, Usage
+from pattern_acp.domain.clock import TurnId
+from pattern_acp.domain.usage import Allowance, Cost, Usage, parse_allowance
 from pattern_acp.journal.events import BudgetChanged, ModelRequested, PermissionAsked, ToolCallStarted, UsageReported
 from pattern_acp.providers.base import ModelProperty, UsageKnown, UsageMissing
 from pattern_acp.providers.catalogue import Source, with_sources

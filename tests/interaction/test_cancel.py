@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from pattern_acp.context.history import history_of
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import CheckpointTaken, MessageRecorded, ToolCallFinished, TurnEnded, TurnStarted
 from pattern_acp.jsonrpc.errors import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider

@@ -10,10 +10,9 @@ import pytest
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import RunCommand
+from pattern_acp.domain.clock import TurnId
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.file_states import MISSING
-from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import MISSING, StopReason
 from pattern_acp.journal.contents import read_content
 from pattern_acp.journal.events import CheckpointTaken, FilesSaved, TurnEnded
 from pattern_acp.journal.history import read_history

@@ -7,7 +7,7 @@ from pathlib import Path
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.config.settings import Flags
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.journal.events import PermissionDecided
 from pattern_acp.journal.reader import read_stream

@@ -1,7 +1,7 @@
 """A page of the web in a turn: asked for, fetched, shown, recorded as the web's word."""
 
 from pattern_acp.config.settings import FetchSettings, Settings
-from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.access import Origin
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from pattern_acp.config.settings import HookSettings, Settings
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.events import PermissionDecided
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.providers.base import ProviderRequest

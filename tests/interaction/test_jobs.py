@@ -10,8 +10,8 @@ import pytest
 
 from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.events import JobEnded, JobStarted
 from pattern_acp.journal.writer import append
 from pattern_acp.providers.scripted import ScriptedProvider

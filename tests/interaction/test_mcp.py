@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from pattern_acp.config.settings import Settings
+from pattern_acp.domain.access import Origin
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.messages import ResourcePart, ToolResultPart
-from pattern_acp.domain.origin import Origin
 from pattern_acp.journal.events import ServerToolsPinned, ToolCallFinished
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.mcp_servers.server import Server, ServerState

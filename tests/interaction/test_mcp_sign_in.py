@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.mcp_servers.server import ServerState
 from pattern_acp.providers.scripted import ScriptedProvider

@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from pattern_acp.config.settings import Settings
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.journal.events import PermissionAsked
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent

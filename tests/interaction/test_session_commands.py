@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND

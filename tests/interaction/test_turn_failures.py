@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pattern_acp.cli.explain import failures
 from pattern_acp.config.settings import BudgetSettings, Settings, TurnSettings
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, TurnId
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.ids import MessageId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import ErrorReported, TurnStarted
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.writer import append

@@ -1,7 +1,7 @@
 """Every model request is counted once, in the journal, in /usage and for every process that looks."""
 
 from pattern_acp.config.settings import Settings
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import SubagentRecorded, UsageReported
 from pattern_acp.journal.usage import usage_of_session, usage_since

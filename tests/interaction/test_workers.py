@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import BudgetSettings, CheckSettings, DelegateSettings, Settings, TurnSettings
-from pattern_acp.domain.allowance import Allowance
-from pattern_acp.domain.usage import Usage
+from pattern_acp.domain.usage import Allowance, Usage
 from pattern_acp.journal.events import (
     Event,
     JobEnded,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import pattern_acp.db
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.errors import ConstraintError
-from pattern_acp.domain.ids import SessionId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId, TurnId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.jobs import store
 from pattern_acp.jobs.errors import JobMoveError, JobNotFoundError

@@ -14,9 +14,9 @@ import anyio
 import pytest
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import MessageId, SessionId, TurnId
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, SessionId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import events, verify_bundle
 from pattern_acp.journal.bundle import BundledStream, Mask, bundled_streams, make_bundle, without_content
 from pattern_acp.journal.sessions import NewSession, create_session

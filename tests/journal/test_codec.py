@@ -6,14 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.canonical import Json, JsonObject, canonical_json
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message, Role, TextPart, ToolResultPart
-from pattern_acp.domain.plan import Plan, PlanEntry
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     ImageContent,
     LinkContent,
     Location,
+    Plan,
+    PlanEntry,
     TerminalContent,
     TextContent,
     ToolCallStatus,

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import TurnId
 from pattern_acp.journal.events import Event, SessionRewound, SessionTitled
 from pattern_acp.journal.history import active_events, went_back
 from pattern_acp.journal.reader import Recorded

@@ -1,5 +1,5 @@
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import Event, JobEnded, JobStarted
 from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.reader import read_stream

@@ -5,9 +5,8 @@ from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.errors import ConstraintError
-from pattern_acp.domain.clock import local_minute
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId, local_minute
 from pattern_acp.journal import leases
 from pattern_acp.journal.errors import LeaseHeldError
 from pattern_acp.journal.events import SessionTitled

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.migrate import load_migrations, migrate
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal import leases
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
 from pattern_acp.journal.events import SessionTitled

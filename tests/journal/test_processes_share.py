@@ -19,7 +19,7 @@ WRITER = textwrap.dedent("""
     import anyio
     from pattern_acp.db.connection import open_database
     from pattern_acp.domain.clock import SystemClock
-    from pattern_acp.domain.origin import Actor, Origin
+    from pattern_acp.domain.access import Actor, Origin
     from pattern_acp.journal.events import SessionTitled
     from pattern_acp.journal.writer import append
 

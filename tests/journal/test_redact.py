@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.canonical import Json, canonical_json
-from pattern_acp.domain.ids import MessageId, TurnId
+from pattern_acp.domain.clock import MessageId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ThinkingPart
 from pattern_acp.journal.codec import decode, encode
 from pattern_acp.journal.events import MessageRecorded

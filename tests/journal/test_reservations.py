@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import SessionId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId, TurnId
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.leases import STALE_MS, Holder

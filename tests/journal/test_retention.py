@@ -15,13 +15,11 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.migrate import load_migrations, migrate
 from pattern_acp.db.segment_files import generations
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
-from pattern_acp.domain.file_states import FileState, SavedFile
-from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.clock import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import FileState, SavedFile, StopReason, ToolCallView, ToolKind
 from pattern_acp.journal import sessions
 from pattern_acp.journal.codec import _KINDS, decode, encode  # pyright: ignore[reportPrivateUsage]  the list of kinds
 from pattern_acp.journal.contents import read_content, store_content

@@ -2,8 +2,8 @@ import pytest
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.errors import ConstraintError
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal import sessions
 from pattern_acp.journal.errors import BadCursorError, MissingSessionError
 from pattern_acp.journal.events import SessionTitled

@@ -1,9 +1,8 @@
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ThinkingPart, ToolCallPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.tool_calls import StopReason, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import (
     ErrorReported,
     Event,

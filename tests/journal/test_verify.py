@@ -5,8 +5,8 @@ import pytest
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.raw import connect
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.events import SessionCreated, SessionTitled
 from pattern_acp.journal.reader import ChainReport, verify_stream
 from pattern_acp.journal.sessions import NewSession, create_session, set_title

@@ -7,10 +7,10 @@ import pytest
 
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.errors import ConstraintError
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject, canonical_json
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import DiffContent, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal import events
 from pattern_acp.journal.events import Event

@@ -3,7 +3,7 @@
 import pytest
 
 from pattern_acp.config.settings import Settings
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.memory.archive import ArchivalEntry
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.freshness import handoff_age, plan_age

@@ -6,8 +6,8 @@ import pytest
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.errors import ConstraintError
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import (

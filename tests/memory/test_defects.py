@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.clock import RandomIds, SessionId
 from pattern_acp.domain.errors import BlockError, DatabaseError
-from pattern_acp.domain.ids import RandomIds, SessionId
 from pattern_acp.memory.blocks import BlockKey, Scope
 from pattern_acp.memory.errors import BlockMissingError
 from pattern_acp.memory.history import archived_document, read_history

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import anyio
 import pytest
 
-from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.clock import RandomIds, SessionId
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.feed import (
     BlockAvailable,

@@ -9,10 +9,10 @@ import pytest
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.raw import connect
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.clock import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal import events
 from pattern_acp.journal.contents import read_content, store_content

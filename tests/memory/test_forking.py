@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import IdFactory, RandomIds, SessionId
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.ids import IdFactory, RandomIds, SessionId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import MemoryForkEnded, SessionCreated
 from pattern_acp.journal.reader import read_everywhere
 from pattern_acp.journal.sessions import NewSession, create_session, mark_deleted

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import BlockCommitted, BlockDeleted, BlockHealed, BlockRestored
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.journal.writer import CONSTELLATION_STREAM

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.recall import TOKENIZER, MatchHighlighter, insert_passage

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.filters import Filters

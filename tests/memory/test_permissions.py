@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.access import WriteVerdict
-from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.access import Actor, WriteVerdict
 from pattern_acp.memory.edits import AddItem, AnyEdit, Append, Operation, RemoveItem, Replace, Rewrite, SetField, Within
 from pattern_acp.memory.permissions import (
     Permission,

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from pattern_acp.db.connection import Database, SqlValue, Transaction, change_file, open_database, read_file
 from pattern_acp.db.errors import ConstraintError
 from pattern_acp.db.table_rows import clear_table, columns_of, put_rows
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import RandomIds, SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import Clock, RandomIds, SessionId
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from pattern_acp.db.connection import Database, Transaction, open_database, read_file
-from pattern_acp.domain.ids import RandomIds, SessionId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import RandomIds, SessionId, TurnId
 from pattern_acp.journal.events import MemoryRecalled, SessionCreated
 from pattern_acp.journal.reader import read_everywhere, verify_stream
 from pattern_acp.journal.sessions import NewSession, create_session

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from pattern_acp.db.connection import Transaction, open_database
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import IdFactory, RandomIds, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.ids import IdFactory, RandomIds, SessionId, ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.events import BlockCommitted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
@@ -273,7 +273,7 @@ WRITER = textwrap.dedent(
 
     from pattern_acp.db.connection import Transaction, open_database
     from pattern_acp.domain.clock import SystemClock
-    from pattern_acp.domain.ids import RandomIds, SessionId
+    from pattern_acp.domain.clock import RandomIds, SessionId
     from pattern_acp.memory.service.access import MemoryEdit
     from pattern_acp.memory.service.scope import MemoryScope
     from pattern_acp.memory.service.session_memory import ConstellationMemory

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.raw import connect
-from pattern_acp.domain.ids import BlockId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import BlockId
 from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, BlockSpec, Scope, Tier
 from pattern_acp.memory.configuring import configured, store_settings
 from pattern_acp.memory.errors import UnusableEditError

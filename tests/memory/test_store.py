@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import pattern_acp.db
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.errors import ConstraintError
-from pattern_acp.domain.ids import BlockId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import BlockId
 from pattern_acp.memory.block_loader import load_history
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
 from pattern_acp.memory.edits import Append, BlockEdit, Operation, Replace, Rewrite

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import SqlValue, Transaction, open_database
 from pattern_acp.db.migrate import load_migrations
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.embeddings import HASHED_NGRAMS, EmbeddingModel, Vector, cosine, hashed_vector, to_bytes, unit

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import BlockId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import BlockId
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
 from pattern_acp.memory.errors import DuplicateFoundError, LimitExceededError, SecretFoundError, SystemTextError
 from pattern_acp.memory.indexing import index_block

@@ -7,9 +7,9 @@ import pytest
 from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.db.errors import ConstraintError
 from pattern_acp.db.migrate import load_migrations
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import PolicyError
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import events
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.decision import Lifetime

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.access import Access, ReadPath, RunCommand, WriteMemory, WritePath, WriteVerdict
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.policy.decide import Decision, Mode, Verdict, decide

@@ -2,9 +2,18 @@
 
 import pytest
 
-from pattern_acp.domain.access import Access, CallServer, FetchUrl, RunCommand, WriteMemory, WritePath
+from pattern_acp.domain.access import (
+    Access,
+    CallServer,
+    DataSource,
+    FetchUrl,
+    Origin,
+    RunCommand,
+    WriteMemory,
+    WritePath,
+    flat_text,
+)
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.origin import DataSource, Origin, flat_text
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
 from pattern_acp.policy.origins import KnownTexts, named, read_before, with_origin

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
 from pattern_acp.config.settings import Wire
+from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import (

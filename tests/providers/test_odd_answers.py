@@ -9,8 +9,8 @@ import pytest
 
 from pattern_acp.config.settings import Wire
 from pattern_acp.domain.argument_repair import meant_name, read_object
+from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import ThinkingPart
 from pattern_acp.providers.base import ProviderStop, Retrying, UsageKnown
 from pattern_acp.providers.scripted import Pause

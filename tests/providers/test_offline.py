@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart, ToolResultPart
 from pattern_acp.providers.base import (
     ProviderEvent,

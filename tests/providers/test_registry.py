@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import ModelSettings, ProviderSettings, Secret, Settings
+from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.errors import ConfigError
-from pattern_acp.domain.ids import MessageId
 from pattern_acp.domain.messages import ImagePart, Message, Role, TextPart
 from pattern_acp.providers.base import (
     ModelProperty,

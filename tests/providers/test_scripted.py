@@ -5,8 +5,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.errors import ConfigError
-from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, ToolCallPart
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import (

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings, Wire
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.domain.ids import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, ToolCallPart
 from pattern_acp.providers.base import (
     MalformedToolCall,

@@ -8,7 +8,7 @@ import pytest
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.canonical import Json
-from pattern_acp.domain.ids import MessageId
+from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.providers.anthropic import AnthropicWire
 from pattern_acp.providers.base import ProviderRequest, ThoughtLevel

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from pattern_acp.db.connection import Transaction, change_file, open_database, read_file
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.ids import BlockId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.clock import BlockId
 from pattern_acp.journal.contents import store_content
 from pattern_acp.memory.blocks import BlockKey, BlockSpec, Scope
 from pattern_acp.memory.edits import Append

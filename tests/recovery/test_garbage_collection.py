@@ -8,8 +8,8 @@ import pytest
 
 from pattern_acp.config.settings import BackupSettings, RetentionSettings
 from pattern_acp.db.connection import Transaction, change_file, open_database, read_file
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.recovery.backups import list_backups, make_backup, stamp

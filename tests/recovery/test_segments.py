@@ -13,9 +13,9 @@ from pattern_acp.db.backup import back_up
 from pattern_acp.db.connection import Row, Transaction, change_file, open_database, read_file
 from pattern_acp.db.segment_files import FOLDER, encode_line, generations, only_writer, segments
 from pattern_acp.db.table_rows import all_rows, columns_of, tables_of_state
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import events
 from pattern_acp.journal.errors import SegmentsError
 from pattern_acp.journal.sessions import NewSession, create_session, get_session, set_title
@@ -214,7 +214,7 @@ import sys
 from pathlib import Path
 from pattern_acp.recovery.segment_export import TABLES
 from pattern_acp.db.connection import change_file
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal import events
 from pattern_acp.recovery.segment_export import SegmentExporter
 from pattern_acp.journal.writer import append

@@ -10,7 +10,7 @@ from pattern_acp.cli.journal import Replayed, current_means
 from pattern_acp.cli.rendering import plain
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolResultPart
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.journal.events import Event, ModelRequested, ToolCallFinished

@@ -1,7 +1,7 @@
 """A session of which `gc` took the words that no fork needs."""
 
 from pattern_acp.cli.journal import current_means
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.history import read_history
 from pattern_acp.journal.retention import sweep_session
 from pattern_acp.providers.scripted import ScriptedProvider

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.journal.codec import CHECKPOINTS
 from pattern_acp.journal.events import CheckpointTaken, LandingEnded, LandingStarted
 from pattern_acp.journal.reader import read_item

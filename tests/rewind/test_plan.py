@@ -2,8 +2,8 @@
 
 import pytest
 
-from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import TurnId
 from pattern_acp.journal.events import CheckpointTaken
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.rewind.plan import UnknownPointError, find_target, list_points, short_id

@@ -1,9 +1,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.file_states import MISSING, FileChange, FileState
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.tool_calls import DiffContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.clock import ToolCallId, TurnId
+from pattern_acp.domain.tool_calls import (
+    MISSING,
+    DiffContent,
+    FileChange,
+    FileState,
+    ToolCallStatus,
+    ToolCallView,
+    ToolKind,
+)
 from pattern_acp.journal.events import CheckpointTaken, Event, ToolCallFinished, ToolCallStarted
 from pattern_acp.session.changed_files import ChangedFile, Passage, changed_files, net_changes, sentence_of, with_states
 

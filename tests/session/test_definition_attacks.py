@@ -12,7 +12,7 @@ from pattern_acp.definitions.identity import DefinitionSource, file_hash, identi
 from pattern_acp.definitions.personas import Persona, kept_persona
 from pattern_acp.definitions.skills import SkillDefinition, skill_sources
 from pattern_acp.definitions.sources import KeptSource, SourceDamagedError, decoded, encoded
-from pattern_acp.domain.origin import TrustTier
+from pattern_acp.domain.access import TrustTier
 from pattern_acp.journal.events import PinnedDefinition
 from pattern_acp.session.definition_pins import in_force, loaded, pins_of
 from pattern_acp.session.used_definitions import source_under, tools_in

@@ -5,7 +5,7 @@ import pytest
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal import leases
 from pattern_acp.journal.leases import this_process
 from pattern_acp.providers.scripted import ScriptedProvider

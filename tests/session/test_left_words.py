@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import MessageId, SessionId, TurnId
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, SessionId, SystemClock, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal import sessions
 from pattern_acp.journal.codec import encode
 from pattern_acp.journal.contents import store_content, unpack

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import MemorySettings, Settings
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.events import MemoryRecalled, MemoryShown, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.memory.embeddings import EmbeddingModel, HashedNgrams, TextUse, Vector

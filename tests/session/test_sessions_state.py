@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.migrate import load_migrations, migrate
-from pattern_acp.domain.ids import MessageId, RandomIds, SessionId, TurnId
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, RandomIds, SessionId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError, NotDeletedError
 from pattern_acp.journal.events import SessionCreated, TurnEnded, TurnStarted

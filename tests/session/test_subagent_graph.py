@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.rewind.landing import in_order
 from pattern_acp.session.subagents.graph import GraphNode, SubagentGraph, circle_in, failed_sentence
 

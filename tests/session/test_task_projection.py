@@ -9,8 +9,7 @@ import pytest
 
 from pattern_acp.config.settings import Settings, TaskSettings
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds
+from pattern_acp.domain.clock import RandomIds, SystemClock
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.forgotten import forget_passage

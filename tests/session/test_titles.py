@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.ids import MessageId
+from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.messages import ImagePart, Message, Part, ResourcePart, Role, TextPart
 from pattern_acp.session.titles import TITLE_LENGTH, title_of
 

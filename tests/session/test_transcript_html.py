@@ -1,13 +1,15 @@
 """The exported page shows everything and runs nothing."""
 
-from pattern_acp.domain.ids import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, Role, TextPart, ThinkingPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.plan import Plan, PlanEntry, PlanStatus
 from pattern_acp.domain.tool_calls import (
     DiffContent,
     ImageContent,
     LinkContent,
+    Plan,
+    PlanEntry,
+    PlanStatus,
     TerminalContent,
     TextContent,
     ToolCallStatus,

@@ -18,9 +18,8 @@ from pattern_acp.bootstrap.sessions import OpenSessions, serve_sessions
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import load_persona
 from pattern_acp.db.connection import Database, open_database
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.clock import RandomIds, SystemClock
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.ids import RandomIds
 from pattern_acp.journal.leases import this_process
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestHandler
 from pattern_acp.jsonrpc.errors import ConnectionClosedError

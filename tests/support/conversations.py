@@ -3,7 +3,7 @@
 Owns: examples only.
 """
 
-from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,

@@ -4,8 +4,8 @@ Owns: nothing that a test does not hand in. Must not know: sessions.
 """
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.ids import BlockId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import BlockId
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument

@@ -13,8 +13,7 @@ from pathlib import Path
 import anyio
 
 from pattern_acp.db.connection import open_database
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds
+from pattern_acp.domain.clock import RandomIds, SystemClock
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.sync.exchange import MemoryExchange
 from pattern_acp.sync.folder import FolderCarrier

@@ -13,8 +13,7 @@ import anyio
 
 from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.db.raw import Params
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.service.forking import merge_fork
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope, WriteContext

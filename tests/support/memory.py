@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.access import WriteMemory
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin, WriteMemory
+from pattern_acp.domain.clock import Clock, ToolCallId
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import default_blocks
 from pattern_acp.memory.edits import Rewrite, Within, plan_edit

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.access import Access
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import SessionId, ToolCallId, TurnId
+from pattern_acp.domain.clock import SessionId, SystemClock, ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import ToolContent, ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome

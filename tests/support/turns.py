@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 import anyio
 
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.messages import Role, ToolResultPart
 from pattern_acp.journal.events import Event, SubagentRecorded
 from pattern_acp.journal.reader import read_stream

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pattern_acp.db.connection import Database, Transaction, open_database
-from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.clock import RandomIds, SessionId
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.leases import acquire, release, this_process
 from pattern_acp.journal.reader import verify_stream

@@ -10,7 +10,7 @@ from random import Random
 import anyio
 import pytest
 
-from pattern_acp.domain.ids import RandomIds
+from pattern_acp.domain.clock import RandomIds
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import BlockKey, BlockSpec, Scope
 from pattern_acp.memory.edits import AddItem, SetField, Within

@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from pattern_acp.db.connection import Database, open_database
-from pattern_acp.domain.clock import SystemClock
-from pattern_acp.domain.ids import RandomIds, SessionId
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.secrets import SecretMask

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pattern_acp.db.connection import Database, Transaction, open_database
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.events import SessionCreated
 from pattern_acp.journal.leases import acquire, release, this_process
 from pattern_acp.journal.sessions import NewSession, create_session

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.table_rows import columns_of, each_row
-from pattern_acp.domain.ids import RandomIds
+from pattern_acp.domain.clock import RandomIds
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.forgotten import Forgotten, forget_passage
 from pattern_acp.tasks.document import TaskDocument

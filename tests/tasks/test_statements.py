@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.tasks import store
 from pattern_acp.tasks.board import read_board

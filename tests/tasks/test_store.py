@@ -12,9 +12,9 @@ from pattern_acp.db.columns import data, text
 from pattern_acp.db.connection import Transaction
 from pattern_acp.db.raw import Params, Row
 from pattern_acp.db.table_rows import count_rows
-from pattern_acp.domain.ids import RandomIds
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.plan import Plan, PlanEntry, PlanPriority, PlanStatus
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import RandomIds
+from pattern_acp.domain.tool_calls import Plan, PlanEntry, PlanPriority, PlanStatus
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.tasks import store
 from pattern_acp.tasks.document import TaskDocument

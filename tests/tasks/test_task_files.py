@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pattern_acp.domain.plan import PlanPriority
+from pattern_acp.domain.tool_calls import PlanPriority
 from pattern_acp.tasks.model import (
     LinkKind,
     Task,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, field
 
 from pattern_acp.db.connection import open_database
-from pattern_acp.domain.ids import RandomIds
+from pattern_acp.domain.clock import RandomIds
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.tasks.document import TaskDocument
 from pattern_acp.tasks.model import LinkKind, TaskFilter, TaskPatch, TaskStatus

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolFailedError, ToolInputError, ToolOutcome
 from pattern_acp.tools.delegate import Delegate
 from tests.support.tools import tool_bench

@@ -9,9 +9,8 @@ from msgspec.structs import replace as replaced
 from PIL import Image
 
 from pattern_acp.domain.access import FetchUrl as FetchAccess
-from pattern_acp.domain.access import NoEffect
-from pattern_acp.domain.ids import SessionId
-from pattern_acp.domain.origin import Origin
+from pattern_acp.domain.access import NoEffect, Origin
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.fetch_url import KEPT_PAGES, PDF_PAGES, FetchUrlTool
 from pattern_acp.web.pages import FetchedPage, PageFailedError, Pages, Site

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.mcp_servers.catalogue import Catalogue, Pin, RemoteTool, pin_of
 from pattern_acp.mcp_servers.server import Server
 from pattern_acp.tools.base import ToolFailedError, ToolInputError

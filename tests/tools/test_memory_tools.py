@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.domain.access import ReadMemory, WriteMemory
+from pattern_acp.domain.access import Origin, ReadMemory, WriteMemory
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.origin import Origin
 from pattern_acp.domain.tool_calls import DiffContent, TextContent
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.tools.base import ToolFailedError, ToolInputError

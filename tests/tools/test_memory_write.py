@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.domain.access import WriteMemory, WriteVerdict
+from pattern_acp.domain.clock import IdFactory, RandomIds, SessionId
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.ids import IdFactory, RandomIds, SessionId
 from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.errors import (

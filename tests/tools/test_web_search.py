@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.config.settings import SearchSettings
-from pattern_acp.domain.access import FetchUrl
+from pattern_acp.domain.access import FetchUrl, Origin
 from pattern_acp.domain.canonical import Json
-from pattern_acp.domain.origin import Origin
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.registry import default_tools
 from pattern_acp.tools.web_search import WebSearch

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import CheckSettings
-from pattern_acp.domain.ids import RandomIds, TurnId
+from pattern_acp.domain.clock import RandomIds, TurnId
 from pattern_acp.domain.paths import POSIX, WINDOWS
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal.events import PermissionDecided, ToolCallFinished, ToolCallStarted

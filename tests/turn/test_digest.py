@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pattern_acp.domain.ids import MessageId
+from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.turn.request_fingerprints import RequestDigests

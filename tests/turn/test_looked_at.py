@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.journal.events import ToolCallStarted
 from pattern_acp.policy.approver import PermissionAnswer

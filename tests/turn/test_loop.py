@@ -9,10 +9,9 @@ import pytest
 
 from pattern_acp.config.settings import TurnSettings
 from pattern_acp.domain.access import RunCommand
-from pattern_acp.domain.ids import MessageId, RandomIds, ToolCallId, TurnId
+from pattern_acp.domain.clock import MessageId, RandomIds, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from pattern_acp.domain.stop_reason import StopReason
-from pattern_acp.domain.tool_calls import ToolCallStatus
+from pattern_acp.domain.tool_calls import StopReason, ToolCallStatus
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import (
     ContextAdded,

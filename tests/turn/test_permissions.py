@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from pattern_acp.domain.access import Access, ReadPath, RunCommand
-from pattern_acp.domain.ids import ToolCallId, TurnId
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
 from pattern_acp.policy.approver import PermissionAnswer

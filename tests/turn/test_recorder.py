@@ -9,10 +9,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from pattern_acp.domain.clock import MessageId, SessionId, TurnId
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.ids import MessageId, SessionId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded, SessionTitled, TurnEnded
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.turn_ends import put_together

@@ -3,8 +3,8 @@
 import pytest
 
 from pattern_acp.definitions.skills import SkillDefinition, framed
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Origin, TrustTier
+from pattern_acp.domain.access import Origin, TrustTier
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.policy.origins import is_foreign

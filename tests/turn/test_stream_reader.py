@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.domain.ids import MessageId, ToolCallId
+from pattern_acp.domain.clock import MessageId, ToolCallId
 from pattern_acp.domain.messages import TextPart, ThinkingPart, ToolCallPart
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import (

@@ -8,14 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.domain.access import RunCommand
+from pattern_acp.domain.access import Actor, Origin, RunCommand
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart, ToolResultPart
-from pattern_acp.domain.origin import Actor, Origin
-from pattern_acp.domain.plan import Plan
-from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus
+from pattern_acp.domain.tool_calls import Plan, TextContent, ToolCallStatus
 from pattern_acp.journal.events import (
     PermissionAnswered,
     PermissionAsked,

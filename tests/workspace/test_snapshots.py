@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.file_states import MISSING
+from pattern_acp.domain.tool_calls import MISSING
 from pattern_acp.workspace.snapshots import (
     canonical_path,
     capture,

@@ -47,8 +47,7 @@ from pattern_acp.acp.v2.updates import (
     usage_of,
     user_message,
 )
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import SessionId, ToolCallId
+from pattern_acp.domain.clock import Clock, SessionId, ToolCallId
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.text_limits import one_line, with_visible_characters
 from pattern_acp.domain.tool_calls import TerminalContent, ToolCallView, ToolKind

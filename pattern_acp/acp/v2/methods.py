@@ -23,10 +23,10 @@ from pattern_acp.acp.v2.client import SecondFaces, SecondView
 from pattern_acp.acp.v2.updates import available_commands, config_options
 from pattern_acp.commands.slash import Typed
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.clock import SessionId, ToolCallId
 from pattern_acp.domain.errors import PatternError, ProviderError
-from pattern_acp.domain.ids import SessionId, ToolCallId
 from pattern_acp.domain.messages import Message, Part
-from pattern_acp.domain.stop_reason import StopReason
+from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import TurnStarted
 from pattern_acp.journal.reader import read_stream

@@ -37,16 +37,16 @@ from pattern_acp.acp.updates import (
 )
 from pattern_acp.acp.v2 import schema
 from pattern_acp.commands.slash import COMMANDS
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.messages import Message, TextPart, ThinkingPart
-from pattern_acp.domain.plan import Plan
-from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.tool_calls import (
     ChangedPath,
     DiffContent,
     FilesChanged,
     FileSide,
+    Plan,
+    StopReason,
     TerminalContent,
     ToolCallView,
     ToolContent,

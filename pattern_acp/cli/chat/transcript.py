@@ -22,8 +22,7 @@ from pattern_acp.cli.chat.keyboard import TypedAhead
 from pattern_acp.cli.chat.screen import Hanging, Screen
 from pattern_acp.cli.chat.session_info import SessionInfo
 from pattern_acp.cli.output import printable
-from pattern_acp.domain.plan import PlanStatus
-from pattern_acp.domain.tool_calls import ToolKind
+from pattern_acp.domain.tool_calls import PlanStatus, ToolKind
 from pattern_acp.domain.usage import MICRO, amount_text
 
 STOPS = {

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from pattern_acp.domain.access import WriteMemory
-from pattern_acp.domain.ids import ToolCallId
-from pattern_acp.domain.origin import DataSource
+from pattern_acp.domain.access import DataSource, WriteMemory
+from pattern_acp.domain.clock import ToolCallId
 
 if TYPE_CHECKING:
     from pattern_acp.memory.schemas.types import BlockSchema

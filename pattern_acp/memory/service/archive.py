@@ -8,11 +8,10 @@ to it.
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.access import WriteMemory, WriteVerdict
+from pattern_acp.domain.access import Actor, WriteMemory, WriteVerdict
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.globs import compile_glob
-from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.events import EntryArchived, EntryStatusChanged, EntryVerified
 from pattern_acp.journal.leases import host_name

@@ -11,11 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.access import WriteMemory, WriteVerdict
+from pattern_acp.domain.access import Actor, WriteMemory, WriteVerdict
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.clock import BlockId, ToolCallId, TurnId
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.ids import BlockId, ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor
 from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.journal.events import BlockCommitted
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append

@@ -26,12 +26,11 @@ from msgspec.structs import replace
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database, SqlValue, Transaction
 from pattern_acp.db.table_rows import all_rows, tables_of_state, text_columns
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import Json, JsonObject
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.clock import Clock, TurnId
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
-from pattern_acp.domain.ids import TurnId
 from pattern_acp.domain.messages import Message
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.journal.contents import contents_with, drop_contents
 from pattern_acp.journal.events import BlockForgotten, MessageRecorded, TurnStarted
 from pattern_acp.journal.reader import read_item

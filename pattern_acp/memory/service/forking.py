@@ -15,8 +15,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.clock import BlockId, IdFactory, SessionId
 from pattern_acp.domain.errors import BlockError
-from pattern_acp.domain.ids import BlockId, IdFactory, SessionId
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.events import (
     BlockDeleted,

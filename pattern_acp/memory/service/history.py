@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.memory.archive import ArchivalEntry, list_entries
 from pattern_acp.memory.blocks import Block, BlockKey, Scope, shared_owner
 from pattern_acp.memory.deletion import list_deleted

@@ -17,9 +17,9 @@ from msgspec import Struct
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.table_rows import all_rows, columns_of
 from pattern_acp.db.transaction import storable
+from pattern_acp.domain.access import Actor
 from pattern_acp.domain.canonical import Json, sha256_hex
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.domain.origin import Actor
 from pattern_acp.journal.events import (
     BlockCommitted,
     BlockConfigured,

@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.clock import TurnId
 from pattern_acp.journal.codec import decode, encode
 from pattern_acp.journal.memory_events import CountedPassage, MemoryRecalled, NamedPassage, ShownRepeat
 from pattern_acp.journal.reader import read_everywhere

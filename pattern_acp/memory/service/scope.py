@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.domain.ids import IdFactory, SessionId, ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import IdFactory, SessionId, ToolCallId, TurnId
 from pattern_acp.memory.blocks import SHARED_OWNER, BlockSpec, MemoryFork, Scope, default_blocks, owner_in
 from pattern_acp.memory.edits import Authoring
 from pattern_acp.memory.permissions import Isolation

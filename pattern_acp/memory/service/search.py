@@ -11,8 +11,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import SessionId
+from pattern_acp.domain.clock import Clock, SessionId
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.archive import load_entry

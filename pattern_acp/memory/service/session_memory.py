@@ -12,9 +12,8 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import IdFactory, ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor
+from pattern_acp.domain.access import Actor
+from pattern_acp.domain.clock import Clock, IdFactory, ToolCallId, TurnId
 from pattern_acp.memory.blocks import Scope, Tier
 from pattern_acp.memory.errors import IsolationDeniedError
 from pattern_acp.memory.freshness import stale_sentence

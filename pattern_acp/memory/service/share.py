@@ -6,8 +6,7 @@ the user, who sets it up from anywhere.
 """
 
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import TurnId
+from pattern_acp.domain.clock import Clock, TurnId
 from pattern_acp.journal.events import BlockConfigured, BlockShared
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, Scope

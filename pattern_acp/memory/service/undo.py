@@ -11,10 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.domain.access import WriteVerdict
-from pattern_acp.domain.clock import Clock
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
+from pattern_acp.domain.access import Actor, Origin, WriteVerdict
+from pattern_acp.domain.clock import Clock, ToolCallId, TurnId
 from pattern_acp.journal.events import BlockDeleted, BlockHealed, BlockRestored, Event
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.block_loader import text_hash

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.db.connection import Transaction
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.errors import DatabaseError, PatternError, WorkspaceError
-from pattern_acp.domain.ids import ToolCallId, TurnId
 from pattern_acp.domain.messages import Message
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import one_line, plural, short_diff
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.domain.ids import ToolCallId
 from pattern_acp.domain.tool_calls import TextContent
 from pattern_acp.policy.paths import is_inside_any
 from pattern_acp.session.subagents.kinds import TurnParts, give_back, tools_for

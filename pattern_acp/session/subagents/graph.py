@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import Advised
 from pattern_acp.rewind.landing import in_order

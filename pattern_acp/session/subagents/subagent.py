@@ -29,16 +29,13 @@ from pattern_acp.context.window import (
     with_answer_in_window,
 )
 from pattern_acp.definitions.personas import Persona
-from pattern_acp.domain.access import Access
-from pattern_acp.domain.clock import Clock
+from pattern_acp.domain.access import Access, Actor, Origin
+from pattern_acp.domain.clock import Clock, MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError, unwrap_exception_group
-from pattern_acp.domain.ids import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import display_path
-from pattern_acp.domain.stop_reason import StopReason
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
-from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent, ToolCallStatus
+from pattern_acp.domain.tool_calls import DiffContent, Location, StopReason, TextContent, ToolCallStatus
 from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.codec import item_of

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import is_within
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.events import WorkerFile, WorkerReady

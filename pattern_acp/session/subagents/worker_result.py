@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.globs import compile_glob
-from pattern_acp.domain.ids import ToolCallId, TurnId
-from pattern_acp.domain.origin import Actor, Origin
 from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import cut_middle, plural
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallView, ToolContent, ToolKind

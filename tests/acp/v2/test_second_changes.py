@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pattern_acp.acp.v2 import schema
 from pattern_acp.acp.v2.updates import diff, git_patch, tool_content
 from pattern_acp.config.settings import Settings
-from pattern_acp.domain.ids import ToolCallId
+from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.tool_calls import ChangedPath, DiffContent, FileSide
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
