@@ -15,7 +15,7 @@ from pathlib import Path
 from agent_process import COMMAND, ROOT, AgentProcess
 from measuring import Row, bare_environment, expect, milliseconds, print_table, resident_megabytes
 
-from pattern_acp.credentials.server_token import ServerToken
+from pattern_acp.credentials.store import ServerToken
 
 ADDED_MS = 3.0
 CLIENTS = 50

@@ -19,7 +19,7 @@ from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.bootstrap.serve import serve_transport
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import Flags
-from pattern_acp.jsonrpc.errors import ConnectionClosedError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError
 from pattern_acp.jsonrpc.transport import LoopbackTransport, Oversize, loopback_pair
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from pattern_acp.jsonrpc.dispatcher import (
     RequestContext,
     RequestHandler,
 )
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS, UNSUPPORTED_VERSION, RpcError
+from pattern_acp.jsonrpc.messages import AUTH_REQUIRED, INVALID_PARAMS, UNSUPPORTED_VERSION, RpcError
 from pattern_acp.jsonrpc.transport import Transport
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from pattern_acp.domain.text_limits import one_line, with_visible_characters
 from pattern_acp.domain.tool_calls import ImageContent, TerminalContent, TextContent, ToolCallStatus
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted, TurnStarted
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, ProtocolError, RemoteError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, InvalidResultError, ProtocolError, RemoteError
 from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.mcp_servers.logins import Heard
 from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, UserContact, UserQuestion

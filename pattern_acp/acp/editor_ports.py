@@ -16,7 +16,7 @@ from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import (
+from pattern_acp.jsonrpc.messages import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     ConnectionClosedError,

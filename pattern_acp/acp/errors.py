@@ -9,7 +9,7 @@ from pattern_acp.domain.errors import ConfigError, DatabaseError, InvalidRequest
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.journal.errors import BadCursorError
 from pattern_acp.journal.errors import MissingSessionError as UnknownRowError
-from pattern_acp.jsonrpc.errors import (
+from pattern_acp.jsonrpc.messages import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
     INVALID_PARAMS,

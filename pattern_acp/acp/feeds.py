@@ -20,7 +20,7 @@ from pattern_acp.acp.schema import Wire
 from pattern_acp.domain.clock import IdFactory, SessionId
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS, ConnectionClosedError, RpcError
+from pattern_acp.jsonrpc.messages import INVALID_PARAMS, ConnectionClosedError, RpcError
 from pattern_acp.memory import feed
 from pattern_acp.memory.feed import MemoryFeed, Subscription, Watch
 from pattern_acp.memory.permissions import Isolation

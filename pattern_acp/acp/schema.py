@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.tool_calls import PlanPriority, PlanStatus, StopReason, ToolCallStatus, ToolKind
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
-from pattern_acp.jsonrpc.messages import DROP, KEEP, decode_params
+from pattern_acp.jsonrpc.messages import DROP, INVALID_PARAMS, KEEP, RpcError, decode_params
 
 Meta: TypeAlias = dict[str, object] | None
 """The `_meta` object: extensions by name (ACP v1, extensibility)."""

@@ -14,12 +14,13 @@ from msgspec import Struct, field
 
 from pattern_acp.acp.initialize_response import SECOND_VERSION, asks_for_second
 from pattern_acp.jsonrpc.dispatcher import CANCEL_REQUEST
-from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, RpcError
 from pattern_acp.jsonrpc.messages import (
+    INTERNAL_ERROR,
     Notification,
     Request,
     RequestId,
     Response,
+    RpcError,
     encode_error,
     encode_notification,
     encode_request,

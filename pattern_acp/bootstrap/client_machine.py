@@ -24,7 +24,7 @@ from pattern_acp.domain.clock import SessionId, SystemClock, ToolCallId, TurnId
 from pattern_acp.domain.paths import is_within, resolve_path
 from pattern_acp.domain.tool_calls import TextContent, ToolContent
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext, RequestHandler
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
+from pattern_acp.jsonrpc.messages import INVALID_PARAMS, RpcError
 from pattern_acp.jsonrpc.transport import Transport
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError
 

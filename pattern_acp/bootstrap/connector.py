@@ -21,9 +21,19 @@ from pattern_acp.acp.seen_by_editor import SeenByEditor, cancelled_id, with_offe
 from pattern_acp.bootstrap.client_machine import OFFERED, ClientMachine
 from pattern_acp.bootstrap.remote_server import CONNECTION_HEADER, MACHINE_HEADER, RECEIVED_HEADER
 from pattern_acp.journal.leases import host_name
-from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_REQUEST, ConnectionClosedError, ProtocolError, RpcError
 from pattern_acp.jsonrpc.links import CannotResumeError, ResumableLink
-from pattern_acp.jsonrpc.messages import Notification, Request, RequestId, encode_error, parse
+from pattern_acp.jsonrpc.messages import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    ConnectionClosedError,
+    Notification,
+    ProtocolError,
+    Request,
+    RequestId,
+    RpcError,
+    encode_error,
+    parse,
+)
 from pattern_acp.jsonrpc.transport import Oversize, Transport
 from pattern_acp.jsonrpc.websocket import HANDSHAKE_SECONDS, HandshakeRefusedError, WebSocket, dial
 

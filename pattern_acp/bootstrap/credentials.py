@@ -15,11 +15,9 @@ from msgspec.structs import replace
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.settings import ProviderSettings, Secret
-from pattern_acp.credentials.keyring_access import SystemKeyring
 from pattern_acp.credentials.keys import StoredKeys, renewal_lock, with_stored_key
 from pattern_acp.credentials.model import Credential, SignInTransientError, TokenAnswer
-from pattern_acp.credentials.server_token import SERVER_PREFIX, SYNC_KEY
-from pattern_acp.credentials.store import CredentialStore
+from pattern_acp.credentials.store import SERVER_PREFIX, SYNC_KEY, CredentialStore, SystemKeyring
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError, SignInError

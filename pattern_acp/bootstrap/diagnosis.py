@@ -37,7 +37,7 @@ from pattern_acp.config.settings import (
     Settings,
 )
 from pattern_acp.context.instructions import BUILT_IN
-from pattern_acp.credentials.server_token import ServerToken
+from pattern_acp.credentials.store import ServerToken
 from pattern_acp.db.backup import quick_check
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.db.migrate import load_migrations
@@ -47,7 +47,7 @@ from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.retention import StorageBreakdown, storage_breakdown, storage_summary
 from pattern_acp.journal.streams import streams_by_use
-from pattern_acp.lsp.languages import configured_kind, find_program, kinds
+from pattern_acp.lsp.model import configured_kind, find_program, kinds
 from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.mcp_servers.host import problem_of
 from pattern_acp.mcp_servers.transports import find_command

@@ -1,7 +1,7 @@
 """Serves ACP to many clients over WebSockets: who may connect, which connection continues, and their ends.
 
 Owns: addresses to listen on, the handshake's verdict, limits, and one agent a connection over one `Root`. Must not
-know: how lines travel (`jsonrpc.links`), or what a token is (`credentials.server_token`).
+know: how lines travel (`jsonrpc.links`), or what a token is (`credentials.store`).
 """
 
 import ipaddress
@@ -27,8 +27,8 @@ from pattern_acp.bootstrap.sessions import Root, open_client, open_root
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import ProtocolError
 from pattern_acp.jsonrpc.links import BUFFER_BYTES, CannotResumeError, ResumableLink
+from pattern_acp.jsonrpc.messages import ProtocolError
 from pattern_acp.jsonrpc.websocket import (
     HANDSHAKE_SECONDS,
     MESSAGE_LIMIT,

@@ -11,9 +11,8 @@ import anyio
 from pattern_acp.acp.agent import Agent
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.services import LazyServices
-from pattern_acp.jsonrpc.errors import RpcError
-from pattern_acp.jsonrpc.stdio_transport import StdioTransport
-from pattern_acp.jsonrpc.transport import Transport
+from pattern_acp.jsonrpc.messages import RpcError
+from pattern_acp.jsonrpc.transport import StdioTransport, Transport
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import ConnectionClosedError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError
 
 if TYPE_CHECKING:
     from pattern_acp.acp.session_methods import SessionMethods

@@ -36,8 +36,8 @@ from pattern_acp.journal.leases import host_name, is_running, own_start_mark, th
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.mcp_servers.logins import Logins
-from pattern_acp.processes.child_program import ChildProgramPorts
 from pattern_acp.processes.confinement import Confinement
+from pattern_acp.processes.groups import ChildProgramPorts
 from pattern_acp.providers.registry import Providers
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.registry import Sessions

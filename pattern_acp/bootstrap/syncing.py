@@ -16,10 +16,8 @@ from msgspec import Struct
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.load import known_secrets
 from pattern_acp.config.settings import SyncSettings
-from pattern_acp.credentials.keyring_access import SystemKeyring
 from pattern_acp.credentials.model import Credential
-from pattern_acp.credentials.server_token import SYNC_KEY
-from pattern_acp.credentials.store import CredentialStore
+from pattern_acp.credentials.store import SYNC_KEY, CredentialStore, SystemKeyring
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import RandomIds, SystemClock
 from pattern_acp.domain.errors import PatternError

@@ -28,10 +28,10 @@ from pattern_acp.cli.output import OutputClosed, write_error, write_line, write_
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.variables import TOKEN_VARIABLE
 from pattern_acp.credentials.model import Credential, SignInRefusedError
-from pattern_acp.credentials.server_token import SERVER_PREFIX, ServerToken
+from pattern_acp.credentials.store import SERVER_PREFIX, ServerToken
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.jsonrpc.stdio import claim_standard_streams
-from pattern_acp.jsonrpc.stdio_transport import StdioTransport
+from pattern_acp.jsonrpc.transport import StdioTransport
 
 USUAL_ADDRESS = "127.0.0.1:8931"
 

@@ -29,7 +29,7 @@ from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError, MissingSessionError
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.jsonrpc.transport import loopback_pair
 
 SECONDS = 120.0

@@ -1,22 +1,28 @@
-"""Stored credentials: one file, and the system's keyring for the secrets if there is one.
+"""Stored credentials: one file, the system's keyring for the secrets if there is one, and the token of our own server.
 
 Owns: the file's format, its lock, and its replacement as a whole. The file records the stored credential of each
 provider and its location, with the last four characters, so that a start and `auth status` never ask the keyring; the
 secret itself is in the keyring, or in the file (mode 0600) if there is none. It lies beside the constellations, never
-in one. Must not know: providers' settings and OAuth.
+in one. The keyring is Keychain, Credential Manager, Secret Service or KWallet, through the package `keyring`, which is
+imported at the first use (about 0.2 s with D-Bus); each call runs in a thread that is abandoned after a while, since a
+locked keyring may wait for a window that nobody sees. The token of `pattern-acp serve` is stored as a hash alone; it
+has 256 random bits, so a plain SHA-256 is as good as a slow hash. Must not know: providers' settings and OAuth.
 """
 
+import hmac
 import os
 import secrets
 import sys
-from collections.abc import Generator, Mapping
+import threading
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 
 from pattern_acp.config.paths import make_private_directory
-from pattern_acp.credentials.keyring_access import Keyring
 from pattern_acp.credentials.model import (
     Credential,
     CredentialFileError,
@@ -26,7 +32,116 @@ from pattern_acp.credentials.model import (
     StoredEntry,
     last_four,
 )
-from pattern_acp.credentials.server_token import SERVER_PREFIX, SYNC_KEY
+
+SERVICE = "pattern-acp"
+KEYRING_SECONDS = 10.0
+"""Longest wait for the keyring: long enough to type a password into its window, short enough for a prompt to fail."""
+
+T = TypeVar("T")
+
+
+class Keyring(Protocol):
+    """Texts by name. All methods block, for a worker thread, at most `KEYRING_SECONDS`.
+
+    All raise KeyringUnavailableError: there is no keyring, it refused, or it does not answer.
+    """
+
+    def get(self, name: str) -> str | None:
+        """Return the text, or None."""
+        ...
+
+    def set(self, name: str, text: str) -> None:
+        """Store the text."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete the text; a missing one is no error."""
+        ...
+
+
+class Backend(Protocol):
+    """The part of `keyring.backend.KeyringBackend` that is used."""
+
+    def get_password(self, service: str, username: str, /) -> str | None:
+        """Return the text, or None."""
+        ...
+
+    def set_password(self, service: str, username: str, password: str, /) -> None:
+        """Store the text."""
+        ...
+
+    def delete_password(self, service: str, username: str, /) -> None:
+        """Delete it."""
+        ...
+
+
+def system_backend() -> Backend:
+    """Return the backend that the package chose for this machine.
+
+    Raises:
+        KeyringUnavailableError: none that the package recommends; those that keep plain text do not count.
+    """
+    import keyring
+    from keyring.backend import KeyringBackend
+
+    chosen: KeyringBackend = keyring.get_keyring()
+    if float(chosen.priority) < 1:
+        raise KeyringUnavailableError("This system has no keyring that can be used; keys go to a private file instead.")
+    # The package wraps set_password in a way that hides its parameters from a type checker.
+    return cast("Backend", chosen)
+
+
+class SystemKeyring:
+    """`Keyring` of this machine. `backend` is asked at each call, in the thread of the call."""
+
+    def __init__(self, backend: Callable[[], Backend] = system_backend, wait_seconds: float = KEYRING_SECONDS) -> None:
+        self._backend = backend
+        self._wait_seconds = wait_seconds
+
+    def get(self, name: str) -> str | None:
+        """See `Keyring.get`."""
+        return self._bounded(lambda: self._backend().get_password(SERVICE, name))
+
+    def set(self, name: str, text: str) -> None:
+        """See `Keyring.set`."""
+        self._bounded(lambda: self._backend().set_password(SERVICE, name, text))
+
+    def delete(self, name: str) -> None:
+        """See `Keyring.delete`."""
+
+        def delete() -> None:
+            backend = self._backend()
+            if backend.get_password(SERVICE, name) is not None:
+                backend.delete_password(SERVICE, name)
+
+        self._bounded(delete)
+
+    def _bounded(self, call: Callable[[], T]) -> T:
+        done: list[T] = []
+        failed: list[Exception] = []
+
+        def run() -> None:
+            try:
+                done.append(call())
+            except Exception as error:  # noqa: BLE001 - each backend has errors of its own; none may end a turn
+                failed.append(error)
+
+        thread = threading.Thread(target=run, name="keyring", daemon=True)
+        thread.start()
+        thread.join(self._wait_seconds)
+        if done:
+            return done[0]
+        if failed and isinstance(failed[0], KeyringUnavailableError):
+            raise failed[0]
+        if failed:
+            # The error's own text is the backend's and may quote the secret.
+            raise KeyringUnavailableError(
+                f"The system's keyring refused ({type(failed[0]).__name__}); unlock it, or sign in with --file."
+            )
+        raise KeyringUnavailableError(
+            f"The system's keyring did not answer within {self._wait_seconds:.0f} s; unlock it, or sign in with --file."
+        )
+
 
 FILE_NAME = "credentials.json"
 LOCK_NAME = "credentials.lock"
@@ -258,3 +373,84 @@ class CredentialStore:
                     os.close(folder)
         self._file = _File(VERSION, entries)
         self._seen = None
+
+
+SERVER_FILE_NAME = "server-token.json"
+PREFIX = "pat_"
+"""By which a scanner of secrets can know one."""
+
+
+SERVER_PREFIX = "server:"
+"""Begins the names under which clients store the tokens of servers, by URL, among their keys."""
+
+SYNC_KEY = "sync"
+"""The name under which the key of sync is stored among them."""
+
+
+class _TokenFile(msgspec.Struct, frozen=True):
+    version: int
+    sha256: str
+    made_at_ms: int
+
+
+class ServerToken:
+    """The token of the server of this user, in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / SERVER_FILE_NAME
+
+    def exists(self) -> bool:
+        """Tell whether there is a token.
+
+        Raises:
+            CredentialFileError: the file cannot be read.
+        """
+        return self._read() is not None
+
+    def make(self, now_ms: int) -> str:
+        """Return a new token, instead of the old one, which is refused from now on.
+
+        Raises:
+            CredentialFileError: the file cannot be written.
+        """
+        token = PREFIX + secrets.token_urlsafe(32)
+        data = msgspec.json.encode(_TokenFile(VERSION, _token_hash(token), now_ms))
+        partial = self.path.with_name(f"{SERVER_FILE_NAME}.{secrets.token_hex(8)}")
+        try:
+            make_private_directory(self.path.parent)
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path)
+        except OSError as error:
+            raise CredentialFileError(f"{self.path} cannot be written ({error.strerror}).") from error
+        finally:
+            partial.unlink(missing_ok=True)
+        return token
+
+    def fits(self, token: str) -> bool:
+        """Tell whether this is the token. Reads the file, so that a server that runs refuses an old one at once."""
+        try:
+            stored = self._read()
+        except CredentialFileError:
+            return False
+        return stored is not None and hmac.compare_digest(stored.sha256, _token_hash(token))
+
+    def _read(self) -> _TokenFile | None:
+        try:
+            read = msgspec.json.decode(self.path.read_bytes(), type=_TokenFile)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CredentialFileError(
+                f"{self.path} cannot be read; `pattern-acp serve --new-token` makes a new one."
+            ) from error
+        if read.version != VERSION:
+            raise CredentialFileError(f"{self.path} is of another version of pattern-acp; update this one.")
+        return read
+
+
+def _token_hash(token: str) -> str:
+    return sha256(token.encode("utf-8", "surrogateescape")).hexdigest()

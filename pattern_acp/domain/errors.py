@@ -13,7 +13,7 @@
     ├── WorkspaceError         files, paths, terminals (workspace/errors.py refines it)
     ├── WebError               a page of the web (web/pages.py refines it)
     ├── SessionError           a request that a session cannot serve
-    └── ProtocolError          between two JSON-RPC peers (jsonrpc/errors.py)
+    └── ProtocolError          between two JSON-RPC peers (jsonrpc/messages.py)
 
 The message of every one is a full sentence for a user: what is wrong, and what to do. It never holds a key or a
 prompt. Its `failure_code` names a row of cli/failures.toml (failures.md), which says whose fault it is and what

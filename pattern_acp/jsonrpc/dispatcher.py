@@ -15,23 +15,21 @@ import anyio.lowlevel
 import msgspec
 from msgspec import Struct, field
 
-from pattern_acp.jsonrpc.errors import (
+from pattern_acp.jsonrpc.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     REQUEST_CANCELLED,
     ConnectionClosedError,
-    InvalidResultError,
-    RemoteError,
-    RpcError,
-)
-from pattern_acp.jsonrpc.messages import (
     Invalid,
+    InvalidResultError,
     Notification,
+    RemoteError,
     Repair,
     Request,
     RequestId,
     Response,
+    RpcError,
     decode,
     decode_params,
     describe_misfit,

@@ -10,7 +10,7 @@ from collections import deque
 
 import anyio
 
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, ProtocolError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, ProtocolError
 from pattern_acp.jsonrpc.transport import Oversize
 from pattern_acp.jsonrpc.websocket import GOING_AWAY, NORMAL, PING_SECONDS, WebSocket
 

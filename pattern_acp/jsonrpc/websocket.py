@@ -23,7 +23,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, ProtocolError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, ProtocolError
 
 MESSAGE_LIMIT = 64 * 1024 * 1024
 """Bytes of one message: what a line on stdin may have (`transport.LINE_LIMIT`)."""

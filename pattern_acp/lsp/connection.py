@@ -25,7 +25,7 @@ from pygls.exceptions import JsonRpcException
 from pygls.protocol import JsonRPCProtocol, default_converter
 
 from pattern_acp.lsp.model import CodeLocation, Diagnostic, FileEdits, LanguageServerError, Span, TextEdit
-from pattern_acp.processes.child_program import ChildProgram
+from pattern_acp.processes.groups import ChildProgram
 
 HEADER_LIMIT = 4096
 MESSAGE_LIMIT = 64_000_000

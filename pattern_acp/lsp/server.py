@@ -14,9 +14,8 @@ import anyio
 from anyio import to_thread
 from msgspec import Struct, field
 
-from pattern_acp.lsp.languages import FoundServer
-from pattern_acp.lsp.model import Diagnostic, LanguageServerError, NewError, column_of, split_lines
-from pattern_acp.processes.child_program import ChildProgram, ChildProgramPorts, running_program
+from pattern_acp.lsp.model import Diagnostic, FoundServer, LanguageServerError, NewError, column_of, split_lines
+from pattern_acp.processes.groups import ChildProgram, ChildProgramPorts, running_program
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.connection import ServerConnection

@@ -15,11 +15,20 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from pattern_acp.config.settings import LspSettings
-from pattern_acp.lsp.languages import FoundServer, configured_kind, find_server, kinds, language_of
 from pattern_acp.lsp.model import CodeLocation as FoundPlace
-from pattern_acp.lsp.model import FileEdits, Introduced, LanguageServerError, Span
+from pattern_acp.lsp.model import (
+    FileEdits,
+    FoundServer,
+    Introduced,
+    LanguageServerError,
+    Span,
+    configured_kind,
+    find_server,
+    kinds,
+    language_of,
+)
 from pattern_acp.lsp.server import Connect, LanguageServer, ServerLocation, State, load_connect
-from pattern_acp.processes.child_program import ChildProgramPorts
+from pattern_acp.processes.groups import ChildProgramPorts
 
 CLOSE_SECONDS = 1.5
 """Longest that a session waits for its servers to end."""

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.mcp_servers.logins import AskClient, LaunchContext, Logins
 from pattern_acp.mcp_servers.server import Connect, Pause, Server, ServerState, load_connect
-from pattern_acp.processes.child_program import ChildProgramPorts
+from pattern_acp.processes.groups import ChildProgramPorts
 
 logger = logging.getLogger(__name__)
 

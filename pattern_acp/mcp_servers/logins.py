@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pattern_acp.config.settings import McpServerSettings, repr_without
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
-from pattern_acp.processes.child_program import ChildProgramPorts
+from pattern_acp.processes.groups import ChildProgramPorts
 
 RENEW_BEFORE_MS = 60_000
 """A token is renewed this long before its end, so that a call that takes a while still has a valid one."""

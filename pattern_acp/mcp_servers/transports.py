@@ -36,7 +36,7 @@ from pattern_acp.mcp_servers.catalogue import CannotStartError, ServerError
 from pattern_acp.mcp_servers.listing import ListFilter
 from pattern_acp.mcp_servers.logins import AskClient, LaunchContext, can_login
 from pattern_acp.mcp_servers.sign_in import StoredLogin
-from pattern_acp.processes.child_program import ChildProgram, running_program
+from pattern_acp.processes.groups import ChildProgram, running_program
 
 if TYPE_CHECKING:
     from httpx2._client import UseClientDefault

@@ -13,7 +13,7 @@ from pattern_acp.acp.errors import to_rpc_error
 from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
+from pattern_acp.jsonrpc.messages import INTERNAL_ERROR, METHOD_NOT_FOUND
 from pattern_acp.jsonrpc.transport import loopback_pair
 from tests.support.editor import FakeEditor, JsonDict
 from tests.support.requests import refused

@@ -5,7 +5,7 @@ import pytest
 from pattern_acp.acp import schema
 from pattern_acp.acp.content import IMAGE_BYTES, blocks_of, name_of, parts_of
 from pattern_acp.domain.messages import AttachmentKind, ImagePart, ResourcePart, TextPart
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 
 
 def test_every_block_that_is_advertised_becomes_a_part():

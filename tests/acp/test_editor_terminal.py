@@ -9,7 +9,7 @@ from pattern_acp.acp.editor_ports import EditorTerminal
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 from pattern_acp.workspace.errors import CommandFailedToStartError, EditorRefusedError, EditorUnavailableError
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 from tests.support.connected_editor import connected_editor

@@ -7,7 +7,7 @@ from pattern_acp.db.errors import DatabaseBusyError
 from pattern_acp.domain.errors import ConfigError, InvalidRequestError, PatternError
 from pattern_acp.journal.errors import BadCursorError, LeaseHeldError
 from pattern_acp.journal.errors import MissingSessionError as UnknownRowError
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
+from pattern_acp.jsonrpc.messages import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.errors import CredentialsError, UnknownSessionError
 

@@ -7,7 +7,7 @@ import pytest
 
 from pattern_acp.acp import schema
 from pattern_acp.domain.tool_calls import StopReason
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
+from pattern_acp.jsonrpc.messages import INVALID_PARAMS, RpcError
 
 
 def initialize(text: bytes) -> schema.InitializeRequest:

@@ -146,7 +146,7 @@ def literal_codes(path: Path) -> frozenset[str]:
 
 def codes_of_the_protocol() -> set[str]:
     """The failures that JSON-RPC codes stand for where nothing more exact is known."""
-    path = ROOT / "pattern_acp" / "jsonrpc" / "errors.py"
+    path = ROOT / "pattern_acp" / "jsonrpc" / "messages.py"
     tables = [node for node in nodes(path) if isinstance(node, ast.Dict)]
     codes = {each.value for table in tables for each in table.values if isinstance(each, ast.Constant)}
     return {code for code in codes if isinstance(code, str)}

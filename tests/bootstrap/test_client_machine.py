@@ -13,8 +13,8 @@ from pattern_acp.bootstrap.client_machine import ClientMachine
 from pattern_acp.bootstrap.connector import Connector
 from pattern_acp.journal.events import ToolCallFinished
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import RemoteError
 from pattern_acp.jsonrpc.links import ResumableLink
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.jsonrpc.transport import loopback_pair
 from pattern_acp.jsonrpc.websocket import Acceptance, accept
 from pattern_acp.providers.scripted import ScriptStep

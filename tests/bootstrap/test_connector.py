@@ -7,7 +7,7 @@ import pytest
 
 from pattern_acp.bootstrap.connector import Connector, ServerUnusableError, dialler
 from pattern_acp.bootstrap.remote_server import ClientLimits
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.jsonrpc.transport import Oversize, loopback_pair
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.editor import FakeEditor, JsonDict

@@ -14,7 +14,7 @@ from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.diagnosis import Diagnosis, build_note, diagnose
 from pattern_acp.config.settings import Flags
 from pattern_acp.credentials.model import Credential
-from pattern_acp.credentials.server_token import ServerToken
+from pattern_acp.credentials.store import ServerToken
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.leases import host_name

@@ -11,7 +11,7 @@ from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.events import InstructionsCompiled
 from pattern_acp.journal.reader import read_stream
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED
+from pattern_acp.jsonrpc.messages import AUTH_REQUIRED
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.editor import JsonDict
 from tests.support.requests import begin_prompt, kinds_of, option, refused, updates_of

@@ -14,7 +14,7 @@ from pattern_acp.config.settings import Flags
 from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import ConnectionClosedError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError
 from pattern_acp.jsonrpc.transport import loopback_pair
 from tests.support.serving import Home, temporary_home
 

@@ -12,9 +12,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.stdio_transport import StdioTransport
-from pattern_acp.jsonrpc.transport import LoopbackTransport, Oversize, Transport, loopback_pair
+from pattern_acp.jsonrpc.messages import ConnectionClosedError
+from pattern_acp.jsonrpc.transport import LoopbackTransport, Oversize, StdioTransport, Transport, loopback_pair
 
 
 @dataclass(slots=True)

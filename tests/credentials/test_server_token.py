@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.credentials.model import CredentialFileError
-from pattern_acp.credentials.server_token import ServerToken
+from pattern_acp.credentials.store import ServerToken
 
 
 def test_a_token_fits_and_is_stored_as_a_hash_that_others_cannot_read(tmp_path: Path) -> None:

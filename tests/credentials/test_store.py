@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.credentials.keyring_access import SystemKeyring
 from pattern_acp.credentials.model import Credential, CredentialFileError, KeyringUnavailableError, KeyTier, last_four
-from pattern_acp.credentials.store import CredentialStore
+from pattern_acp.credentials.store import CredentialStore, SystemKeyring
 from tests.support.credentials import FakeKeyring
 
 KEY = "test-key-" + "0123456789"

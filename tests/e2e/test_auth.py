@@ -11,7 +11,7 @@ import pytest
 from pattern_acp.bootstrap.credentials import StoredLogins
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.config.settings import Flags
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED
+from pattern_acp.jsonrpc.messages import AUTH_REQUIRED
 from pattern_acp.mcp_servers.logins import Login
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.editor import JsonDict

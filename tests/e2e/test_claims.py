@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, RemoteError
 from tests.support.editor import JsonDict, choose
 from tests.support.process import Launch, running_process, write_script
 

@@ -9,7 +9,7 @@ import anyio.to_thread
 import pytest
 
 from pattern_acp.domain.canonical import Json
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED
+from pattern_acp.jsonrpc.messages import AUTH_REQUIRED
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.amazon import ACCESS_KEY, SECRET_KEY, is_signed
 from tests.support.editor import JsonDict

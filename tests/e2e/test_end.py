@@ -12,7 +12,7 @@ import pytest
 
 from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import Event, JobEnded, ToolCallFinished, TurnEnded
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, RemoteError
 from tests.support.children import watched_command
 from tests.support.editor import JsonDict
 from tests.support.process import (

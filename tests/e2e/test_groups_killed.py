@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, RemoteError
 from tests.support.editor import JsonDict, choose
 from tests.support.process import AgentProcess, Launch, running_process
 

@@ -9,7 +9,7 @@ import anyio
 import anyio.abc
 import pytest
 
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, RemoteError
 from tests.support.editor import JsonDict
 from tests.support.process import AgentProcess, Launch, agent_environment, running_process, write_script
 

@@ -13,7 +13,7 @@ from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, RemoteError
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.store import list_blocks
 from tests.support.acknowledged import Acknowledged, recorded_texts

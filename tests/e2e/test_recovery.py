@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.db.connection import change_file
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from tests.support.process import Launch, run_command_line, running_process
 
 pytestmark = pytest.mark.e2e

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from tests.support.agent import temporary_folder
 from tests.support.process import COMMAND, Launch, agent_environment, running_process, write_script
 from tests.support.programs import problem_of

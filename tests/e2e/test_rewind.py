@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.journal.events import SessionRewound
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, RemoteError
 from tests.support.editor import JsonDict
 from tests.support.process import (
     COMMAND,

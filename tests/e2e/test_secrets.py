@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.model_server import Reply, serve_models
 from tests.support.process import AgentProcess, Launch, running_process

@@ -9,7 +9,7 @@ import anyio
 import httpx
 import pytest
 
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED
+from pattern_acp.jsonrpc.messages import AUTH_REQUIRED
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.authorization_server import CLIENT_ID, Authorization, authorization_server
 from tests.support.login import browse, ending_soon, login, signed_in

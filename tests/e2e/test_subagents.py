@@ -10,7 +10,7 @@ import pytest
 
 from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.journal.events import SubagentRecorded, ToolCallFinished, ToolCallStarted, TurnEnded
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, RemoteError
 from tests.support.editor import JsonDict
 from tests.support.process import AgentProcess, Launch, read_events, running_process
 from tests.support.turns import of_type, statuses, thread_of_call

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, RemoteError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, RemoteError
 from tests.support.editor_kinds import KINDS, EditorKind
 from tests.support.process import write_script
 from tests.support.screen import faults_of_call

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, RemoteError
+from pattern_acp.jsonrpc.messages import INTERNAL_ERROR, RemoteError
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.faulty_disk import Fault, Kind, faulty_disk, left_by_kill
 from tests.support.faulty_turns import AUTO, Witness, lost, provider

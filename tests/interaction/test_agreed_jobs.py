@@ -20,7 +20,7 @@ from pattern_acp.jobs.model import JobRow
 from pattern_acp.jobs.store import HoldRow
 from pattern_acp.journal.events import JobMoved, JobQuoted, JobSettled, PermissionDecided
 from pattern_acp.journal.reader import read_stream
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.providers.scripted import ScriptedProvider

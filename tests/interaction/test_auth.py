@@ -4,7 +4,7 @@ import pytest
 
 from pattern_acp.acp.agent import AUTH_METHOD, TERMINAL_AUTH_METHOD
 from pattern_acp.config.settings import DelegateSettings, MemorySettings, Settings
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, INVALID_PARAMS
+from pattern_acp.jsonrpc.messages import AUTH_REQUIRED, INVALID_PARAMS
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent
 from tests.support.editor import JsonDict

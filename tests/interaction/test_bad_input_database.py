@@ -17,7 +17,7 @@ from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.events import TurnEnded
 from pattern_acp.journal.reader import read_stream, verify_stream
-from pattern_acp.jsonrpc.errors import INTERNAL_ERROR
+from pattern_acp.jsonrpc.messages import INTERNAL_ERROR
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict

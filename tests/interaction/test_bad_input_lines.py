@@ -6,7 +6,7 @@ from typing import cast
 import anyio
 import pytest
 
-from pattern_acp.jsonrpc.errors import (
+from pattern_acp.jsonrpc.messages import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,

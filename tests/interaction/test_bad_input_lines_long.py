@@ -7,7 +7,7 @@ import anyio.to_thread
 
 from pattern_acp.acp.agent import Agent
 from pattern_acp.acp.errors import to_rpc_error
-from pattern_acp.jsonrpc.stdio_transport import StdioTransport
+from pattern_acp.jsonrpc.transport import StdioTransport
 from tests.support.agent import LateServices
 
 

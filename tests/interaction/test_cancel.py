@@ -10,7 +10,7 @@ import pytest
 from pattern_acp.context.history import history_of
 from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import CheckpointTaken, MessageRecorded, ToolCallFinished, TurnEnded, TurnStarted
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.session import PromptTicket
 from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import Settings
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
 from tests.support.editor import JsonDict

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from PIL import Image
 
 from pattern_acp.domain.messages import ImagePart, Message, Part, ResourcePart
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
 from tests.support.editor import JsonDict

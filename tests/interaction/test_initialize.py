@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS
+from pattern_acp.jsonrpc.messages import INVALID_PARAMS
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent
 from tests.support.editor import JsonDict

@@ -8,7 +8,7 @@ from anyio import lowlevel
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.journal.reader import read_stream
-from pattern_acp.jsonrpc.errors import RESOURCE_NOT_FOUND
+from pattern_acp.jsonrpc.messages import RESOURCE_NOT_FOUND
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.reopening import FIRST_EVENTS
 from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent

@@ -3,7 +3,7 @@
 import pytest
 
 from pattern_acp.db.connection import Transaction
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS, METHOD_NOT_FOUND
+from pattern_acp.jsonrpc.messages import INVALID_PARAMS, METHOD_NOT_FOUND
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict

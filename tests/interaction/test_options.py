@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from pattern_acp.config.settings import ModelSettings, Settings
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
+from pattern_acp.jsonrpc.messages import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent

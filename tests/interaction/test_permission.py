@@ -8,7 +8,7 @@ import pytest
 
 from pattern_acp.config.settings import PolicySettings, Settings
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
 from tests.support.editor import JsonDict, PermissionAnswer, choose

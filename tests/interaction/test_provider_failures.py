@@ -5,7 +5,7 @@ import pytest
 from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.journal.events import ErrorReported, MessageRecorded, TurnEnded
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import ProviderStop
 from pattern_acp.providers.scripted import ScriptedProvider

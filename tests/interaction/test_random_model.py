@@ -20,7 +20,7 @@ from pattern_acp.config.settings import MODES_BY_REACH, Settings
 from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.journal.history import read_history
 from pattern_acp.journal.reader import broken_streams
-from pattern_acp.jsonrpc.errors import RemoteError, RpcError
+from pattern_acp.jsonrpc.messages import RemoteError, RpcError
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.replay.comparison import replay_turns

@@ -12,7 +12,7 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.journal.events import SessionRewound
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.redaction import RedactionWanted, redact_session
 from tests.support.agent import RunningAgent, running_agent

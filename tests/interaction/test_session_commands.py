@@ -6,7 +6,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.sessions import get_session
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
+from pattern_acp.jsonrpc.messages import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent
 from tests.support.editor import FakeEditor, JsonDict

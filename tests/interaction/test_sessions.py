@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
+from pattern_acp.jsonrpc.messages import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
 from tests.support.editor import JsonDict

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.messages import Role
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.base import ProviderEvent, ProviderRequest
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
 from pattern_acp.recovery.checks import Health, verify

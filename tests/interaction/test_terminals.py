@@ -7,7 +7,7 @@ import pytest
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.journal.events import ToolCallFinished
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict

@@ -21,7 +21,7 @@ from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.journal.events import ErrorReported, TurnStarted
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.writer import append
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers import errors
 from pattern_acp.providers.base import ProviderStop
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptGate

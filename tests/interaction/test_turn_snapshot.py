@@ -7,7 +7,7 @@ import anyio
 from inline_snapshot import snapshot
 
 from pattern_acp.domain.canonical import Json
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import FULL_CLIENT, RunningAgent, running_agent
 from tests.support.editor import JsonDict

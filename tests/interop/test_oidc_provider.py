@@ -18,7 +18,7 @@ from pattern_acp.credentials.model import SignInDeniedError, SignInExpiredError,
 from pattern_acp.credentials.oauth import DeviceCode
 from pattern_acp.credentials.signing_in import sign_in_with_device
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED
+from pattern_acp.jsonrpc.messages import AUTH_REQUIRED
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.login import browse, ending_soon, login, signed_in
 from tests.support.model_server import Reply, serve_models

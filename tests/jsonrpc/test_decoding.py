@@ -1,8 +1,7 @@
 import msgspec
 import pytest
 
-from pattern_acp.jsonrpc.errors import INVALID_PARAMS, RpcError
-from pattern_acp.jsonrpc.messages import DROP, KEEP, decode, decode_params
+from pattern_acp.jsonrpc.messages import DROP, INVALID_PARAMS, KEEP, RpcError, decode, decode_params
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, InOrderHook, NotificationHandler, RequestContext, RequestHandler
-from pattern_acp.jsonrpc.errors import (
+from pattern_acp.jsonrpc.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -20,8 +20,8 @@ from pattern_acp.jsonrpc.errors import (
     InvalidResultError,
     RemoteError,
     RpcError,
+    decode_params,
 )
-from pattern_acp.jsonrpc.messages import decode_params
 from pattern_acp.jsonrpc.transport import LOOPBACK_LINES, LoopbackTransport, loopback_pair
 from tests.support.passing_time import passing
 

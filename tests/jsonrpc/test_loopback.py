@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from pattern_acp.jsonrpc.errors import ConnectionClosedError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError
 from pattern_acp.jsonrpc.transport import LOOPBACK_LINES, loopback_pair
 
 

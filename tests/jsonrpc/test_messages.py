@@ -5,14 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.jsonrpc.errors import INVALID_REQUEST, PARSE_ERROR, RpcError
 from pattern_acp.jsonrpc.messages import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
     ErrorBody,
     Invalid,
     Notification,
     Request,
     RequestId,
     Response,
+    RpcError,
     encode_error,
     encode_notification,
     encode_request,

@@ -10,9 +10,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from pattern_acp.jsonrpc.errors import ConnectionClosedError
-from pattern_acp.jsonrpc.stdio_transport import WRITE_QUEUE_BYTES, StdioTransport
-from pattern_acp.jsonrpc.transport import Oversize
+from pattern_acp.jsonrpc.messages import ConnectionClosedError
+from pattern_acp.jsonrpc.transport import WRITE_QUEUE_BYTES, Oversize, StdioTransport
 
 
 class Ends:

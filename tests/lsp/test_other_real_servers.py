@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.config.settings import LspServerSettings, LspSettings
-from pattern_acp.lsp.languages import KNOWN, find_program
-from pattern_acp.lsp.model import Span
+from pattern_acp.lsp.model import KNOWN, Span, find_program
 from tests.support.language_servers import language_servers
 from tests.support.programs import problem_of
 

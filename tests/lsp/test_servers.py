@@ -10,11 +10,10 @@ from msgspec.structs import replace
 from pattern_acp.config.programs import LSP_PROGRAMS
 from pattern_acp.config.settings import LspSettings
 from pattern_acp.lsp import server as server_module
-from pattern_acp.lsp.languages import KNOWN, FoundServer, ServerKind, language_of
-from pattern_acp.lsp.model import LanguageServerError, Span
+from pattern_acp.lsp.model import KNOWN, FoundServer, LanguageServerError, ServerKind, Span, language_of
 from pattern_acp.lsp.server import LanguageServer, ServerLocation, State
 from pattern_acp.lsp.servers import LanguageServers
-from pattern_acp.processes.child_program import ChildProgramPorts
+from pattern_acp.processes.groups import ChildProgramPorts
 from tests.support.children import watched_command
 from tests.support.language_server import command
 from tests.support.language_servers import fake_server, language_servers

@@ -22,7 +22,7 @@ from pattern_acp.domain.clock import RandomIds, SystemClock
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal.leases import this_process
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestHandler
-from pattern_acp.jsonrpc.errors import ConnectionClosedError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError
 from pattern_acp.jsonrpc.transport import loopback_pair
 from pattern_acp.mcp_servers.logins import Logins
 from pattern_acp.processes.confinement import Confinement

@@ -11,7 +11,7 @@ from typing import cast
 import msgspec
 
 from pattern_acp.jsonrpc.dispatcher import RequestContext
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, RemoteError
+from pattern_acp.jsonrpc.messages import AUTH_REQUIRED, RemoteError
 from tests.support.editor import FakeEditor, JsonDict
 from tests.support.second_editor import SECOND
 

@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 
 from pattern_acp.jsonrpc.dispatcher import RequestContext, RequestHandler
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 from tests.support.editor import JsonDict
 
 FILES = "files-1"

@@ -4,7 +4,7 @@ from pattern_acp.credentials.model import KeyringUnavailableError
 
 
 class FakeKeyring:
-    """`credentials.keyring_access.Keyring`; a `broken` one refuses everything."""
+    """`credentials.store.Keyring`; a `broken` one refuses everything."""
 
     def __init__(self, *, broken: bool = False) -> None:
         self.texts: dict[str, str] = {}

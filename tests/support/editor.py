@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext, RequestHandler
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 from pattern_acp.jsonrpc.transport import Oversize, Transport
 from tests.support.editor_files import FakeEditorFiles, JsonDict
 from tests.support.editor_terminals import FakeTerminals

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from pattern_acp.jsonrpc.dispatcher import RequestContext, RequestHandler
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 
 JsonDict = dict[str, Any]
 """A JSON object as tests read and write it."""

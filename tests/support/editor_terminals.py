@@ -15,7 +15,7 @@ import msgspec
 
 from pattern_acp.config.load import process_environment
 from pattern_acp.jsonrpc.dispatcher import RequestContext, RequestHandler
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 from tests.support.editor_files import JsonDict
 
 

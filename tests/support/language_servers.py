@@ -11,7 +11,7 @@ import anyio
 
 from pattern_acp.config.settings import LspServerSettings, LspSettings
 from pattern_acp.lsp.servers import LanguageServers
-from pattern_acp.processes.child_program import ChildProgramPorts
+from pattern_acp.processes.groups import ChildProgramPorts
 from tests.support.language_server import command
 
 

@@ -16,9 +16,8 @@ import httpx
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
-from pattern_acp.credentials.keyring_access import SystemKeyring
 from pattern_acp.credentials.model import Credential
-from pattern_acp.credentials.store import CredentialStore
+from pattern_acp.credentials.store import CredentialStore, SystemKeyring
 from pattern_acp.domain.clock import SystemClock
 from tests.support.process import agent_environment
 

@@ -14,7 +14,7 @@ from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report, ServerEr
 from pattern_acp.mcp_servers.host import ServerHost, SessionServers
 from pattern_acp.mcp_servers.logins import LaunchContext, Logins
 from pattern_acp.mcp_servers.server import Connect, load_connect
-from pattern_acp.processes.child_program import ChildProgramPorts
+from pattern_acp.processes.groups import ChildProgramPorts
 from tests.support import mcp_server
 from tests.support.editor import JsonDict
 from tests.support.passing_time import no_pause

@@ -29,8 +29,7 @@ from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import read_stream, verify_stream
-from pattern_acp.jsonrpc.stdio_transport import StdioTransport
-from pattern_acp.jsonrpc.transport import Oversize, Transport
+from pattern_acp.jsonrpc.transport import Oversize, StdioTransport, Transport
 from tests.support.agent import temporary_folder
 from tests.support.editor import FakeEditor, JsonDict, PermissionAnswer
 from tests.support.official_schema import official_schema, second_schema

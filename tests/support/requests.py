@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from pattern_acp.acp.agent import Agent
 from pattern_acp.acp.errors import to_rpc_error
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.jsonrpc.transport import loopback_pair
 from tests.support.agent import LateServices
 from tests.support.editor import FakeEditor, JsonDict

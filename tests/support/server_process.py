@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from pattern_acp.credentials.server_token import ServerToken
+from pattern_acp.credentials.store import ServerToken
 from tests.support.process import COMMAND, agent_environment
 
 START_SECONDS = 60.0

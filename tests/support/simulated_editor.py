@@ -13,7 +13,7 @@ from typing import cast
 import anyio
 import anyio.lowlevel
 
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 from pattern_acp.jsonrpc.transport import Oversize, Transport
 from tests.support.editor import FakeEditor, JsonDict
 from tests.support.editor_kinds import FOLDER, AtCancel, EditorKind

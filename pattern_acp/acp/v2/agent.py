@@ -14,7 +14,7 @@ from pattern_acp.acp import schema_extensions as extensions
 from pattern_acp.acp.initialize_response import second_in_terminal, second_result
 from pattern_acp.acp.v2 import schema
 from pattern_acp.jsonrpc.dispatcher import Answer, InOrderHook, NotificationHandler, RequestContext, RequestHandler
-from pattern_acp.jsonrpc.errors import AUTH_REQUIRED, RESOURCE_NOT_FOUND, RpcError
+from pattern_acp.jsonrpc.messages import AUTH_REQUIRED, RESOURCE_NOT_FOUND, RpcError
 
 if TYPE_CHECKING:
     from pattern_acp.acp.session_methods import SessionMethods

@@ -31,7 +31,7 @@ from pattern_acp.journal import leases
 from pattern_acp.journal.events import TurnStarted
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
-from pattern_acp.jsonrpc.errors import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_CANCELLED, RpcError
+from pattern_acp.jsonrpc.messages import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from pattern_acp.providers.base import Route
 from pattern_acp.session.commands import more_commands
 from pattern_acp.session.constellation import Constellation

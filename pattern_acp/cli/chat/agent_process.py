@@ -23,7 +23,7 @@ from pattern_acp.cli.chat.events import AgentAsks, Inbox, Question, Updated
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.jsonrpc.errors import ConnectionClosedError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError
 from pattern_acp.jsonrpc.transport import LineDecoder, Oversize
 
 CHUNK = 65_536

@@ -31,7 +31,7 @@ from pattern_acp.cli.chat.session_info import OpenedSession, told_by_us
 from pattern_acp.cli.command_runner import beginning_of, meant
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.jsonrpc.errors import ConnectionClosedError, InvalidResultError, RemoteError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError, InvalidResultError, RemoteError
 from pattern_acp.workspace.terminal import Terminal
 
 logger = logging.getLogger(__name__)

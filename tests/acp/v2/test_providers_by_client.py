@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from pattern_acp.config.settings import ProviderSettings, Secret, Settings
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.base import Route
 from pattern_acp.providers.errors import UnusableModelError
 from pattern_acp.providers.registry import Providers

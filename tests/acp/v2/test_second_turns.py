@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from pattern_acp.config.settings import Settings, TurnSettings
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose

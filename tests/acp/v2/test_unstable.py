@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from pattern_acp.domain.usage import Usage
-from pattern_acp.jsonrpc.errors import RemoteError
+from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.cli.chat.client import Files, window
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 
 
 async def test_a_file_is_written_and_read_back(tmp_path: Path):

@@ -12,7 +12,7 @@ import pytest
 
 from pattern_acp.cli.chat.client import Terminals, command_line
 from pattern_acp.config.load import process_environment
-from pattern_acp.jsonrpc.errors import RpcError
+from pattern_acp.jsonrpc.messages import RpcError
 from pattern_acp.workspace.local_terminal import LocalTerminal
 
 PYTHON = sys.executable

@@ -10,7 +10,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.agent_process import Incoming, PipeTransport
 from pattern_acp.cli.chat.events import Happening, Inbox, OfferedChoice, Question, Updated
-from pattern_acp.jsonrpc.errors import ConnectionClosedError
+from pattern_acp.jsonrpc.messages import ConnectionClosedError
 from pattern_acp.jsonrpc.transport import Oversize
 
 
