@@ -7,8 +7,8 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import ConfigError, DatabaseError, InvalidRequestError, JournalError, PatternError
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.journal.errors import BadCursorError
-from pattern_acp.journal.errors import MissingSessionError as UnknownRowError
+from pattern_acp.journal.codec import BadCursorError
+from pattern_acp.journal.codec import MissingSessionError as UnknownRowError
 from pattern_acp.jsonrpc.messages import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,

@@ -186,7 +186,7 @@ class SessionMethods:
     async def board(self, _request: extensions.BoardRequest, _context: RequestContext, /) -> object:
         """`_pattern/board`: every process on the constellation."""
         # Late: most clients never ask.
-        from pattern_acp.tasks.board import read_board
+        from pattern_acp.tasks.claims import read_board
 
         shared = self.sessions.constellation
         now_ms, budget = shared.clock.now_ms(), shared.settings.budget.session

@@ -44,9 +44,8 @@ from pattern_acp.db.migrate import load_migrations
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ConfigError, DatabaseError, ProviderError, SignInError
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.journal.reader import verify_stream
+from pattern_acp.journal.reader import streams_by_use, verify_stream
 from pattern_acp.journal.retention import StorageBreakdown, storage_breakdown, storage_summary
-from pattern_acp.journal.streams import streams_by_use
 from pattern_acp.lsp.model import configured_kind, find_program, kinds
 from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.mcp_servers.host import problem_of

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from pattern_acp.acp import schema
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.config.variables import INSIDE_VARIABLE
+from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.messages import ConnectionClosedError

@@ -26,9 +26,9 @@ from pattern_acp.bootstrap.credentials import StoredLogins
 from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.commands.document import Result
+from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.config.providers import key_variables
 from pattern_acp.config.settings import LspSettings, Settings
-from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.hooks.runner import HookRunner

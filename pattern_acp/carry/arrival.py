@@ -48,8 +48,7 @@ from pattern_acp.journal.codec import EncodedEvent, decode, item_of
 from pattern_acp.journal.events import ArchiveImported, BlockDeleted, Event, EventsRedacted
 from pattern_acp.journal.history import read_history as read_session
 from pattern_acp.journal.leases import refuse_if_held, this_process
-from pattern_acp.journal.reader import origins_digest, redaction_digest, verify_stream
-from pattern_acp.journal.redact import newest_event
+from pattern_acp.journal.reader import newest_event, origins_digest, redaction_digest, verify_stream
 from pattern_acp.journal.sessions import cwd_key
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append, append_copy, append_stored
 from pattern_acp.memory.archive import find_same, index_copied

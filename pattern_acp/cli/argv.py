@@ -51,7 +51,7 @@ from pattern_acp.commands.parameters import (
 )
 from pattern_acp.config.keys import KEYS, Key
 from pattern_acp.config.settings import Flags
-from pattern_acp.config.values import MODEL, choices_of
+from pattern_acp.config.toml_file import MODEL, choices_of
 
 _Meant = TypeVar("_Meant")
 

@@ -1,6 +1,6 @@
 """`pattern-acp board`: the open sessions, once or live.
 
-Owns: when the board is read again. Must not know: how it is read (`tasks.board`).
+Owns: when the board is read again. Must not know: how it is read (`tasks.claims`).
 """
 
 import shutil
@@ -21,7 +21,7 @@ from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
 from pattern_acp.domain.clock import Clock, SystemClock
-from pattern_acp.tasks.board import read_board
+from pattern_acp.tasks.claims import read_board
 
 LOOK_SECONDS = 0.25
 """Seconds between two looks whether another process has committed."""

@@ -24,8 +24,8 @@ from pattern_acp.commands.parameters import HERE, Command, Group, TypedCommand
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, PatternError
-from pattern_acp.journal.errors import AmbiguousSessionError, MissingSessionError
-from pattern_acp.journal.redact import newest_event
+from pattern_acp.journal.codec import AmbiguousSessionError, MissingSessionError
+from pattern_acp.journal.reader import newest_event
 from pattern_acp.recovery.backups import lost_constellation
 
 MARK, MARK_WITHIN = b'<meta name="generator" content="pattern-acp">', 2000

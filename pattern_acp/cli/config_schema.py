@@ -13,10 +13,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from pattern_acp.cli.arguments import EXIT_OK, ConfigWanted
 from pattern_acp.cli.output import OutputClosed, write_line
 from pattern_acp.config.keys import KEYS
-from pattern_acp.config.models import MODEL_KEYS
 from pattern_acp.config.programs import CHECK_KEYS, EVENTS, LSP_SERVER_KEYS, MCP_SERVER_KEYS
-from pattern_acp.config.providers import PROVIDER_KEYS
-from pattern_acp.config.values import FILE_NAME, Rule, choices_of
+from pattern_acp.config.providers import MODEL_KEYS, PROVIDER_KEYS
+from pattern_acp.config.toml_file import FILE_NAME, Rule, choices_of
 from pattern_acp.domain.canonical import JsonObject
 
 _Form: TypeAlias = Any

@@ -44,13 +44,21 @@ from pattern_acp.domain.clock import SystemClock, local_minute
 from pattern_acp.domain.errors import DatabaseError, JournalError, PatternError
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.bundle import BundledStream, Mask, bundled_streams, make_bundle, mask_texts, without_content
-from pattern_acp.journal.codec import decode, encode
-from pattern_acp.journal.errors import AnchorError, MissingSessionError
+from pattern_acp.journal.codec import AnchorError, MissingSessionError, decode, encode
 from pattern_acp.journal.events import Event, MessageRecorded, SessionCreated, SessionTitled
 from pattern_acp.journal.history import active_events, read_history
-from pattern_acp.journal.reader import ChainReport, Recorded, verify_stream
+from pattern_acp.journal.reader import (
+    ChainReport,
+    EventHead,
+    Recorded,
+    event_hash,
+    is_stream,
+    newest_heads,
+    stream_position,
+    streams_by_use,
+    verify_stream,
+)
 from pattern_acp.journal.redact import redacted_among
-from pattern_acp.journal.streams import EventHead, event_hash, is_stream, newest_heads, stream_position, streams_by_use
 from pattern_acp.journal.verify_bundle import EVENTS, Anchor, BundleReport, describe, parse_anchor, verify_bundle
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.secrets import SecretMask

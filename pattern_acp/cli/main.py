@@ -90,8 +90,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _run_in_terminal(arguments: InTerminal) -> int:
+    from pattern_acp.config.keys import INSIDE_VARIABLE
     from pattern_acp.config.load import process_environment
-    from pattern_acp.config.variables import INSIDE_VARIABLE
 
     # Before anything is opened, made or logged.
     if command := decides_for_user(arguments):

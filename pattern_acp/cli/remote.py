@@ -25,8 +25,8 @@ from pattern_acp.bootstrap.remote_server import (
 )
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_OK, Connect, ServeClients
 from pattern_acp.cli.output import OutputClosed, write_error, write_line, write_sentence
+from pattern_acp.config.keys import TOKEN_VARIABLE
 from pattern_acp.config.logs import mask_also
-from pattern_acp.config.variables import TOKEN_VARIABLE
 from pattern_acp.credentials.model import Credential, SignInRefusedError
 from pattern_acp.credentials.store import SERVER_PREFIX, ServerToken
 from pattern_acp.domain.clock import SystemClock

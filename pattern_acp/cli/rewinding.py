@@ -26,7 +26,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError, MissingSessionError
+from pattern_acp.journal.codec import LeaseHeldError, LeaseLostError, MissingSessionError
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.messages import RemoteError

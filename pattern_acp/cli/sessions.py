@@ -23,7 +23,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock, day_of
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal import sessions as store
-from pattern_acp.journal.errors import MissingSessionError
+from pattern_acp.journal.codec import MissingSessionError
 from pattern_acp.journal.events import Event, InstructionsCompiled, SessionConfigured
 from pattern_acp.journal.history import active_events, read_history, readable_history
 from pattern_acp.journal.reader import Recorded

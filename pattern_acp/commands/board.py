@@ -1,14 +1,13 @@
 """The open sessions as an answer: `pattern-acp board` and /board.
 
-Owns: its form. Must not know: how the board is read (`tasks.board`), or when.
+Owns: its form. Must not know: how the board is read (`tasks.claims`), or when.
 """
 
 from collections.abc import Sequence
 
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table
 from pattern_acp.domain.text_limits import one_line
-from pattern_acp.tasks.board import BoardRow
-from pattern_acp.tasks.claims import TTL_MS, Claim
+from pattern_acp.tasks.claims import TTL_MS, BoardRow, Claim
 
 SHOWN_TEXT = 200
 """Characters of a cell that Markdown shows."""

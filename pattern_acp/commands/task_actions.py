@@ -22,9 +22,13 @@ from pattern_acp.tasks.model import (
     TaskPatch,
     TaskRow,
     TaskStatus,
+    facts_of,
+    graph_text,
+    names_of,
+    task_line,
+    task_parts,
 )
 from pattern_acp.tasks.service import ImportedTasks, Tasks
-from pattern_acp.tasks.showing import facts_of, graph_text, names_of, task_line, task_parts
 
 MOST_LISTED = 1_000
 """Tasks of a list in a terminal."""

@@ -13,8 +13,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pattern_acp.config.keys import KEYS, Key, ProjectRule
-from pattern_acp.config.models import read_models, refused_models
+from pattern_acp.config.keys import KEYS, Key, ProjectRule, unknown_variables
 from pattern_acp.config.paths import Paths, find_paths, project_config_file
 from pattern_acp.config.policy_rules import EFFECTS, read_policy_rules
 from pattern_acp.config.programs import (
@@ -26,11 +25,9 @@ from pattern_acp.config.programs import (
     with_long_form,
 )
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer, read_offer
-from pattern_acp.config.providers import PRESETS, read_providers
+from pattern_acp.config.providers import PRESETS, read_models, read_providers, refused_models
 from pattern_acp.config.settings import Flags, McpServerSettings, ProviderSettings, Settings
-from pattern_acp.config.toml_file import EffectiveValue, Problem, TomlFile, is_table, read_toml
-from pattern_acp.config.values import AMOUNT, Value, but_is
-from pattern_acp.config.variables import unknown_variables
+from pattern_acp.config.toml_file import AMOUNT, EffectiveValue, Problem, TomlFile, Value, but_is, is_table, read_toml
 
 
 def _contradictions(settings: Settings, models: Iterable[str], user: TomlFile) -> Iterator[Problem]:

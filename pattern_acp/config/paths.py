@@ -5,7 +5,6 @@ what is inside the files.
 """
 
 import os
-import re
 import stat
 import sys
 from collections.abc import Mapping
@@ -13,19 +12,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.config.toml_file import Problem
+from pattern_acp.config.toml_file import NAME_RULE, Problem, is_valid_name
 from pattern_acp.domain.errors import ConfigError
-from pattern_acp.domain.late_pattern import late_pattern
 
 _CONSTELLATION_FILE = "constellation.db"
 _CONFIG_FILE = "config.toml"
 _PROJECT_CONFIG = (".pattern", "config.toml")
 LOG_FILE = "pattern-acp.log"
-
-NAME_RULE = "1 to 64 letters, digits, dots, hyphens or underscores, not starting or ending with a dot"
-_NAME = late_pattern(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
-_RESERVED = late_pattern(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
-"""Windows treats these as devices in every directory, with any extension."""
 
 
 class Paths(Struct, frozen=True):
@@ -66,11 +59,6 @@ class Paths(Struct, frozen=True):
 def project_config_file(project_dir: str) -> Path:
     """The configuration that a project may carry."""
     return Path(project_dir, *_PROJECT_CONFIG)
-
-
-def is_valid_name(name: str) -> bool:
-    """Return whether `name` may become a directory on every platform (`NAME_RULE`)."""
-    return _NAME.fullmatch(name) is not None and ".." not in name and _RESERVED.fullmatch(name) is None
 
 
 def make_private_directory(path: Path) -> None:

@@ -29,8 +29,7 @@ from pattern_acp.config.settings import (
     McpOAuthSettings,
     McpServerSettings,
 )
-from pattern_acp.config.toml_file import EffectiveValue, Problem, TomlFile, is_table
-from pattern_acp.config.values import describe_type
+from pattern_acp.config.toml_file import EffectiveValue, Problem, TomlFile, describe_type, is_table
 
 T = TypeVar("T")
 

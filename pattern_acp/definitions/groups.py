@@ -26,8 +26,7 @@ from typing import Annotated, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from pattern_acp.config.toml_file import find_lines, is_table, parse_toml
-from pattern_acp.config.values import describe_type
+from pattern_acp.config.toml_file import describe_type, find_lines, is_table, parse_toml
 from pattern_acp.definitions.files import DefinitionFiles, is_inside, read_text
 from pattern_acp.definitions.identity import DefinitionSource
 from pattern_acp.domain.canonical import sha256_hex

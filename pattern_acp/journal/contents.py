@@ -15,7 +15,7 @@ from pattern_acp.db.columns import data, text
 from pattern_acp.db.connection import SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import sha256_hex
-from pattern_acp.journal.errors import DamagedEventError
+from pattern_acp.journal.codec import DamagedEventError
 
 _LEVEL = 3
 """zstd's own default. It packs under the write lock, and level 6 takes nearly three times as long for a twentieth

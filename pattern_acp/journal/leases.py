@@ -20,7 +20,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.clock import SessionId
-from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
+from pattern_acp.journal.codec import LeaseHeldError, LeaseLostError
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """Linux's first namespace of process ids (PROC_PID_INIT_INO); a sandbox or container has another."""

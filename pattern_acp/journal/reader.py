@@ -1,4 +1,4 @@
-"""Reading streams back, and checking the chain of one or of all.
+"""Reading streams back, the newest event of each, and checking the chain of one or of all.
 
 Owns: rows to events, and what a sound chain is. Must not know: what a replay shows of an event.
 """
@@ -16,10 +16,10 @@ from pattern_acp.db.connection import Params, Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.journal.codec import CHECKPOINTS, decode, decode_stored, kinds_of
+from pattern_acp.journal.codec import CHECKPOINTS, DamagedEventError, decode, decode_stored, kinds_of
 from pattern_acp.journal.contents import PackedError, read_content, unpack
-from pattern_acp.journal.errors import DamagedEventError
 from pattern_acp.journal.events import (
     ArchiveImported,
     BlockForgotten,
@@ -28,7 +28,7 @@ from pattern_acp.journal.events import (
     RewindStarted,
     TurnStarted,
 )
-from pattern_acp.journal.writer import FIRST_PREV_HASH, Link, salted_hash
+from pattern_acp.journal.writer import CONSTELLATION_STREAM, FIRST_PREV_HASH, Link, salted_hash
 
 QUERIES = load_queries("pattern_acp.journal")
 
@@ -417,4 +417,80 @@ def count_events(tx: Transaction, *, upto: int) -> int:
         DatabaseError: the file cannot be read.
     """
     row = tx.one(QUERIES["count_events"], {"upto": upto})
+    return 0 if row is None else integer(row[0])
+
+
+class StreamPosition(Struct, frozen=True):
+    """The newest event of a stream: its place there and its hash; and the newest event of all streams."""
+
+    session_seq: int
+    hash: str
+    global_seq: int
+
+
+class EventHead(Struct, frozen=True):
+    """An event without what it says; `size` is that of its payload in bytes."""
+
+    seq: int
+    stream: str
+    session_seq: int
+    at_ms: int
+    kind: str
+    actor: str
+    origin: str
+    item: str
+    size: int
+
+
+def stream_position(tx: Transaction, stream: str) -> StreamPosition:
+    """The position of `stream` now; 0 and the first hash when it is empty."""
+    head = tx.one(QUERIES["stream_head"], {"stream": stream})
+    place, chained = (integer(head[0]), text(head[1])) if head else (0, FIRST_PREV_HASH)
+    return StreamPosition(place, chained, newest_event(tx))
+
+
+def streams_by_use(tx: Transaction, *, limit: int) -> tuple[SessionId, ...]:
+    """The sessions that were used last, the newest first, deleted ones too."""
+    return tuple(SessionId(text(row[0])) for row in tx.all(QUERIES["streams_by_use"], {"limit": limit}))
+
+
+def is_stream(tx: Transaction, stream: str) -> bool:
+    """Return whether anything was recorded in a stream."""
+    return tx.one(QUERIES["is_stream"], {"stream": stream}) is not None
+
+
+def event_hash(tx: Transaction, stream: str, session_seq: int) -> str | None:
+    """The hash of an event by its place in its stream; None when there is none."""
+    row = tx.one(QUERIES["event_hash"], {"stream": stream, "session_seq": session_seq})
+    return None if row is None else text(row[0])
+
+
+def newest_heads(tx: Transaction, stream: str | None, *, after: int, limit: int) -> tuple[EventHead, ...]:
+    """The newest events of a stream, or of all, behind the event number `after` of all streams; oldest first."""
+    rows = tx.all(QUERIES["tail_of_stream"], {"stream": stream, "after": after, "limit": limit})
+    return tuple(
+        EventHead(
+            integer(row[0]),
+            text(row[1]),
+            integer(row[2]),
+            integer(row[3]),
+            text(row[4]),
+            text(row[5]),
+            text(row[6]),
+            text(row[7]),
+            integer(row[8]),
+        )
+        for row in rows
+    )
+
+
+def session_streams(tx: Transaction) -> tuple[SessionId, ...]:
+    """The streams of sessions, oldest first, deleted ones too."""
+    streams = (text(row[0]) for row in tx.all(QUERIES["all_streams"]))
+    return tuple(SessionId(stream) for stream in streams if stream != CONSTELLATION_STREAM)
+
+
+def newest_event(tx: Transaction) -> int:
+    """The number of the newest event of all streams, 0 without one."""
+    row = tx.one(QUERIES["newest_event"])
     return 0 if row is None else integer(row[0])

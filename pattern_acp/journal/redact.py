@@ -19,8 +19,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import Json, JsonObject, canonical_json, sha256_hex
-from pattern_acp.journal.codec import decode
-from pattern_acp.journal.errors import DamagedEventError, RedactionError, UnknownEventError
+from pattern_acp.journal.codec import DamagedEventError, RedactionError, UnknownEventError, decode
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import redaction_digest, stored_payload
 from pattern_acp.journal.writer import store_payload
@@ -161,12 +160,6 @@ def _is_request(tx: Transaction, seq: int) -> bool:
 def redacted_among(tx: Transaction, seqs: Sequence[int]) -> frozenset[int]:
     """Those of the events of these numbers that lost words."""
     return frozenset(_numbers(tx.all(QUERIES["redacted_among"], {"seqs": json.dumps(list(seqs))})))
-
-
-def newest_event(tx: Transaction) -> int:
-    """The number of the newest event of all streams, 0 without one."""
-    row = tx.one(QUERIES["newest_event"])
-    return 0 if row is None else columns.integer(row[0])
 
 
 def newest_redaction(tx: Transaction, stream: str, *, after: int) -> int:

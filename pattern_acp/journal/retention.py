@@ -25,8 +25,8 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal.bundle import mask_texts
+from pattern_acp.journal.codec import DamagedEventError, RedactionError
 from pattern_acp.journal.contents import drop_contents
-from pattern_acp.journal.errors import DamagedEventError, RedactionError
 from pattern_acp.journal.events import RETENTION, Event, EventsRedacted
 from pattern_acp.journal.history import ancestors
 from pattern_acp.journal.reader import stored_payload

@@ -24,7 +24,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import JournalError
-from pattern_acp.journal.errors import BadCursorError, MissingSessionError
+from pattern_acp.journal.codec import BadCursorError, MissingSessionError
 from pattern_acp.journal.events import Event, MessageRecorded, TurnStarted
 from pattern_acp.journal.history import ancestors
 from pattern_acp.journal.leases import Holder, held_elsewhere, lease_of

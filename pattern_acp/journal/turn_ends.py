@@ -1,9 +1,10 @@
-"""Ends of turns: the events that end one, also for a turn that nobody ended because its process died.
+"""Ends of turns and of background commands, also of those that nobody ended because their process died.
 
 Owns: one `TurnEnded`, and for a turn that failed one `ErrorReported` in front of it, appended together so that no
 reader sees one without the other; what is missing from an interrupted turn, and the events that complete it, so that
-every announced call reaches a final status exactly once. Must not know: why a turn ended, what a replay shows, or who
-calls it; the caller has the session's lease. A cancelled turn did not fail.
+every announced call reaches a final status exactly once; which background commands were started, and how they ended.
+Must not know: why a turn ended, how commands run, what a replay shows, or who calls it; the caller has the session's
+lease. A cancelled turn did not fail.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ from typing import cast
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Transaction
@@ -26,6 +28,9 @@ from pattern_acp.journal.codec import item_of
 from pattern_acp.journal.events import (
     ErrorReported,
     Event,
+    JobEnded,
+    JobReported,
+    JobStarted,
     MessagePartial,
     MessageRecorded,
     ToolCallFinished,
@@ -229,3 +234,61 @@ def _as_recorded(appended: Appended, event: Event, origin: Origin) -> Recorded:
     return Recorded(
         appended.seq, appended.session_seq, appended.at_ms, Actor.PROCESS, origin, storable(item_of(event)), event
     )
+
+
+LOST = "lost"
+"""The outcome of a command whose agent died: it was ended with it, as far as the platform lets, and nobody saw how."""
+
+
+class RecordedJob(Struct, frozen=True):
+    """One background command or subagent; `ended` is None while no end is recorded. Times are milliseconds UTC.
+
+    `reported` is the result of a subagent that waits for a prompt.
+    """
+
+    started: JobStarted
+    started_at_ms: int
+    ended: JobEnded | None = None
+    ended_at_ms: int | None = None
+    reported: JobReported | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """True for one that ended with its process, and left nothing."""
+        return self.ended is None and self.reported is None
+
+
+def recorded_jobs(recorded: Iterable[Recorded]) -> tuple[RecordedJob, ...]:
+    """The background commands of a stream, oldest first."""
+    jobs: dict[str, RecordedJob] = {}
+    for entry in recorded:
+        match entry.event:
+            case JobStarted() as started:
+                jobs[started.job_id] = RecordedJob(started, entry.at_ms)
+            case JobEnded() as ended if ended.job_id in jobs:
+                job = jobs[ended.job_id]
+                jobs[ended.job_id] = RecordedJob(job.started, job.started_at_ms, ended, entry.at_ms)
+            case JobReported() as reported if reported.job_id in jobs:
+                jobs[reported.job_id] = replace(jobs[reported.job_id], reported=reported)
+            case _:
+                pass
+    return tuple(jobs.values())
+
+
+def close_lost_jobs(
+    tx: Transaction, stream: str, recorded: Iterable[Recorded], *, at_ms: int
+) -> tuple[RecordedJob, ...]:
+    """Record the end of what has none, since its process died; all of the stream afterwards.
+
+    Raises:
+        DatabaseError: an event could not be stored.
+    """
+    jobs: list[RecordedJob] = []
+    for job in recorded_jobs(recorded):
+        if job.is_lost:
+            ended = JobEnded(job.started.job_id, LOST)
+            append(tx, stream, ended, actor=Actor.PROCESS, origin=Origin.COMMAND, at_ms=at_ms)
+            jobs.append(RecordedJob(job.started, job.started_at_ms, ended, at_ms))
+        else:
+            jobs.append(job)
+    return tuple(jobs)

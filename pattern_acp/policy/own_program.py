@@ -2,14 +2,14 @@
 
 Owns: how it can be started from a line, and which of its commands only read. Must not know: modes, grants. As with
 every table of policy, a script of the project can do the same unseen; the program itself then refuses what would decide
-in the user's place, by the mark that commands of the agent carry in their environment (`config.variables`).
+in the user's place, by the mark that commands of the agent carry in their environment (`config.keys`).
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from pattern_acp.config.variables import INSIDE_VARIABLE
+from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.policy.commands import CommandLine, SimpleCommand, expand_braces
 from pattern_acp.policy.nested_lines import effective_commands, hidden_features

@@ -19,7 +19,7 @@ from pattern_acp.db.connection import Transaction, change_file, read_file, rewri
 from pattern_acp.db.segment_files import generations, only_writer, segments, size_of
 from pattern_acp.definitions.sources import ListedSource, drop_source, list_sources
 from pattern_acp.domain.clock import RandomIds, SessionId
-from pattern_acp.journal.errors import JournalError
+from pattern_acp.journal.codec import JournalError
 from pattern_acp.journal.events import InstructionsCompiled
 from pattern_acp.journal.history import read_history
 from pattern_acp.journal.retention import (

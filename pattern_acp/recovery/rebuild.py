@@ -30,7 +30,7 @@ from pattern_acp.db.segment_files import (
 from pattern_acp.db.table_rows import clear_table, columns_of, count_rows, mend_references, put_rows
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.journal.errors import SegmentsError
+from pattern_acp.journal.codec import SegmentsError
 from pattern_acp.journal.sessions import every_session
 from pattern_acp.memory.indexing import count_blocks, index_memory
 from pattern_acp.memory.service.recall_counts import count_again

@@ -44,7 +44,7 @@ from pattern_acp.db.segment_files import (
 from pattern_acp.db.table_rows import all_rows, columns_of, rows_between
 from pattern_acp.domain.canonical import Json, JsonObject, sha256_hex
 from pattern_acp.domain.errors import DatabaseError
-from pattern_acp.journal.redact import newest_event
+from pattern_acp.journal.reader import newest_event
 
 QUERIES = load_queries("pattern_acp.recovery")
 

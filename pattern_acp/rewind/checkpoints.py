@@ -45,8 +45,7 @@ from pattern_acp.journal.events import (
     SessionRewound,
 )
 from pattern_acp.journal.leases import Holder
-from pattern_acp.journal.reader import Recorded, read_item, recorded_here
-from pattern_acp.journal.streams import stream_position
+from pattern_acp.journal.reader import Recorded, read_item, recorded_here, stream_position
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.service.scope import MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory

@@ -15,7 +15,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import Clock, IdFactory, SessionId
 from pattern_acp.domain.errors import InvalidRequestError
 from pattern_acp.journal import sessions
-from pattern_acp.journal.errors import MissingSessionError
+from pattern_acp.journal.codec import MissingSessionError
 from pattern_acp.journal.events import MessageRecorded, SessionCreated, SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.journal.history import EventPlace, active_events, end_of_turn, place_of_event, read_history, turn_ids
 from pattern_acp.journal.reader import Recorded

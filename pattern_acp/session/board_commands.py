@@ -12,7 +12,7 @@ from pattern_acp.commands.document import Result, Said
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.tasks import claims
-from pattern_acp.tasks.board import read_board
+from pattern_acp.tasks.claims import read_board
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

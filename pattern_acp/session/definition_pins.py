@@ -246,7 +246,7 @@ async def record_pins(
 
 def keeping(sources: Sequence[SourceToKeep]) -> "Callable[[Transaction], None]":
     """A function that keeps sources behind the event that was appended last."""
-    from pattern_acp.journal.redact import newest_event
+    from pattern_acp.journal.reader import newest_event
 
     def keep(tx: "Transaction") -> None:
         for each in sources:

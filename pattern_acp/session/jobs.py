@@ -25,8 +25,8 @@ from pattern_acp.journal.events import (
     TurnStarted,
     WatchSwitched,
 )
-from pattern_acp.journal.jobs import RecordedJob
 from pattern_acp.journal.reader import Recorded
+from pattern_acp.journal.turn_ends import RecordedJob
 from pattern_acp.session.ports import SessionView
 from pattern_acp.tools.job import SHOWN_LINE, job_sentence, state_of
 from pattern_acp.turn.events import JobOver, JobShown, JobStreamed

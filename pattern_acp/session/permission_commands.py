@@ -15,7 +15,7 @@ from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import Clock, SessionId, local_minute
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.journal.errors import MissingSessionError
+from pattern_acp.journal.codec import MissingSessionError
 from pattern_acp.journal.events import (
     Event,
     GrantRevoked,

@@ -31,9 +31,8 @@ from pattern_acp.domain.errors import BlockError, DatabaseError
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.structural_keys import TextRole, walk
 from pattern_acp.journal.bundle import mask_texts
-from pattern_acp.journal.codec import decode
+from pattern_acp.journal.codec import JournalError, RedactionError, decode
 from pattern_acp.journal.contents import PackedError, contents_with, drop_contents, unpack
-from pattern_acp.journal.errors import JournalError, RedactionError
 from pattern_acp.journal.events import (
     BlockForgotten,
     EventsRedacted,
@@ -43,7 +42,7 @@ from pattern_acp.journal.events import (
     SessionTitled,
     TurnStarted,
 )
-from pattern_acp.journal.reader import Recorded, read_stream
+from pattern_acp.journal.reader import Recorded, newest_event, read_stream
 from pattern_acp.journal.redact import (
     PlannedRedaction,
     StoredEvent,
@@ -51,7 +50,6 @@ from pattern_acp.journal.redact import (
     drop_grants,
     mask_subagents,
     mask_titles,
-    newest_event,
     partial_events,
     plan_redaction,
     redact,

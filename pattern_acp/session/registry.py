@@ -14,7 +14,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.journal import leases, sessions
-from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
+from pattern_acp.journal.codec import LeaseHeldError, LeaseLostError
 from pattern_acp.journal.events import Event, PlanUpdated, SessionClosed, SessionTitled
 from pattern_acp.journal.sessions import ListedSession, with_details
 from pattern_acp.journal.writer import append

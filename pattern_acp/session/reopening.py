@@ -31,7 +31,6 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.journal.history import active_events, ancestors, read_history, with_subagent_events
-from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.reader import (
     Recorded,
     earliest_rewind,
@@ -41,7 +40,15 @@ from pattern_acp.journal.reader import (
     recorded_here,
 )
 from pattern_acp.journal.sessions import SessionRow
-from pattern_acp.journal.turn_ends import PROCESS_ENDED, InterruptedEnd, TurnFailure, close_interrupted
+from pattern_acp.journal.turn_ends import (
+    PROCESS_ENDED,
+    InterruptedEnd,
+    RecordedJob,
+    TurnFailure,
+    close_interrupted,
+    close_lost_jobs,
+    recorded_jobs,
+)
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.forks import fork_of_session

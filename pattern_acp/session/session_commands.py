@@ -19,7 +19,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import Clock, IdFactory, SessionId, local_minute
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal import sessions
-from pattern_acp.journal.errors import MissingSessionError
+from pattern_acp.journal.codec import MissingSessionError
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.leases import this_process
 from pattern_acp.journal.sessions import ListedSession, SessionStatus, cwd_key, with_details

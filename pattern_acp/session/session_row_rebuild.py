@@ -31,9 +31,8 @@ from pattern_acp.journal.events import (
     TurnStarted,
 )
 from pattern_acp.journal.history import active_events, read_history, went_back
-from pattern_acp.journal.reader import Recorded
+from pattern_acp.journal.reader import Recorded, event_hash, session_streams
 from pattern_acp.journal.sessions import NewSession, SessionState
-from pattern_acp.journal.streams import event_hash, session_streams
 
 ROW_KINDS = (
     SessionArchived,

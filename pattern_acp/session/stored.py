@@ -16,7 +16,7 @@ from pattern_acp.domain.messages import Message
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.journal import leases, sessions
-from pattern_acp.journal.errors import MissingSessionError, NotDeletedError
+from pattern_acp.journal.codec import MissingSessionError, NotDeletedError
 from pattern_acp.journal.events import (
     ContextAdded,
     Event,

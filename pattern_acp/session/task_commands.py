@@ -13,9 +13,8 @@ from pattern_acp.domain.clock import TurnId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.events import Event, PlanUpdated
 from pattern_acp.session.memory_context import memory_owner
-from pattern_acp.tasks.model import Task, TaskRow
+from pattern_acp.tasks.model import Task, TaskRow, task_line
 from pattern_acp.tasks.service import TaskDesk, Tasks
-from pattern_acp.tasks.showing import task_line
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:

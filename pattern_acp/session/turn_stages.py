@@ -31,7 +31,7 @@ from pattern_acp.domain.messages import Message, Part, Role, TextPart, typed_par
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import StopReason, ToolKind
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section, untrusted_line
-from pattern_acp.journal.errors import LeaseLostError
+from pattern_acp.journal.codec import LeaseLostError
 from pattern_acp.journal.events import OWN_TURN, ContextAdded, DriftTold, SessionTitled, TurnEnded, TurnStarted
 from pattern_acp.journal.turn_ends import InterruptedEnd, TurnFailure, close_interrupted, failure_of
 from pattern_acp.mcp_servers.catalogue import ServerError

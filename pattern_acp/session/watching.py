@@ -9,7 +9,7 @@ from msgspec import Struct
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock, SessionId
 from pattern_acp.journal import sessions
-from pattern_acp.journal.errors import MissingSessionError
+from pattern_acp.journal.codec import MissingSessionError
 from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded
 from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.journal.leases import Holder

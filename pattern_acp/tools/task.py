@@ -156,8 +156,7 @@ async def _run(
 
 
 async def _list(asked: TaskArguments, _patch: object, tasks: "Tasks", _call: object) -> "tuple[str, Task | None]":
-    from pattern_acp.tasks.model import OPEN, TaskFilter, TaskStatus
-    from pattern_acp.tasks.showing import task_lines
+    from pattern_acp.tasks.model import OPEN, TaskFilter, TaskStatus, task_lines
 
     statuses = (TaskStatus(asked.status),) if asked.status else OPEN
     wanted = TaskFilter(statuses, (asked.owner,) if asked.owner else None, keyword=asked.text, limit=MOST_LISTED)
@@ -165,7 +164,7 @@ async def _list(asked: TaskArguments, _patch: object, tasks: "Tasks", _call: obj
 
 
 async def _get(asked: TaskArguments, _patch: object, tasks: "Tasks", _call: object) -> "tuple[str, Task | None]":
-    from pattern_acp.tasks.showing import task_text
+    from pattern_acp.tasks.model import task_text
 
     return task_text(await tasks.shown(asked.task)), None
 
@@ -207,8 +206,7 @@ async def _claim(
 
 
 def _line(task: "Task") -> str:
-    from pattern_acp.tasks.model import TaskRow
-    from pattern_acp.tasks.showing import task_line
+    from pattern_acp.tasks.model import TaskRow, task_line
 
     return task_line(TaskRow(task))
 

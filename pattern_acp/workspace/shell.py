@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.config.variables import INSIDE_VARIABLE
+from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.domain.paths import PLATFORM, Flavour
 
 CREDENTIAL_VARIABLES = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})

@@ -5,8 +5,8 @@ import pytest
 from pattern_acp.acp.errors import CODES, ClientError, meaning_of, reason_of, to_rpc_error
 from pattern_acp.db.errors import DatabaseBusyError
 from pattern_acp.domain.errors import ConfigError, InvalidRequestError, PatternError
-from pattern_acp.journal.errors import BadCursorError, LeaseHeldError
-from pattern_acp.journal.errors import MissingSessionError as UnknownRowError
+from pattern_acp.journal.codec import BadCursorError, LeaseHeldError
+from pattern_acp.journal.codec import MissingSessionError as UnknownRowError
 from pattern_acp.jsonrpc.messages import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
 from pattern_acp.providers.errors import ProviderAuthError
 from pattern_acp.session.errors import CredentialsError, UnknownSessionError

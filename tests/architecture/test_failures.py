@@ -148,7 +148,8 @@ def codes_of_the_protocol() -> set[str]:
     """The failures that JSON-RPC codes stand for where nothing more exact is known."""
     path = ROOT / "pattern_acp" / "jsonrpc" / "messages.py"
     tables = [node for node in nodes(path) if isinstance(node, ast.Dict)]
-    codes = {each.value for table in tables for each in table.values if isinstance(each, ast.Constant)}
+    by_number = [table for table in tables if all(isinstance(key, ast.Name) and key.id.isupper() for key in table.keys)]
+    codes = {each.value for table in by_number for each in table.values if isinstance(each, ast.Constant)}
     return {code for code in codes if isinstance(code, str)}
 
 

@@ -15,8 +15,8 @@ from pattern_acp.bootstrap.constellation_choice import (
 )
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.config.load import Loaded
-from pattern_acp.config.paths import is_valid_name
 from pattern_acp.config.settings import ConstellationSettings, Flags
+from pattern_acp.config.toml_file import is_valid_name
 
 
 def process_of(home: Path, text: str = "[constellation]\nper_project = true", flags: Flags | None = None) -> Process:

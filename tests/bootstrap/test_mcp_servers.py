@@ -7,8 +7,8 @@ import anyio
 from pattern_acp.acp.editor_ports import LocalMeans
 from pattern_acp.bootstrap.diagnosis import Health, diagnose
 from pattern_acp.bootstrap.sessions import hook_runner, server_means
+from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.config.settings import Flags
-from pattern_acp.config.variables import INSIDE_VARIABLE
 from tests.support.serving import temporary_home
 
 FILE = """

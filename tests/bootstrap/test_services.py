@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.bootstrap.services import LazyServices
+from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.config.settings import Flags
-from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.messages import ConnectionClosedError

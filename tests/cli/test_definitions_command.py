@@ -13,8 +13,7 @@ from pattern_acp.definitions.personas import Persona
 from pattern_acp.definitions.sources import encoded, keep_source, note_source
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.journal.events import DefinitionNoted
-from pattern_acp.journal.reader import read_stream
-from pattern_acp.journal.redact import newest_event
+from pattern_acp.journal.reader import newest_event, read_stream
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.recovery.garbage_collection import unused_sources

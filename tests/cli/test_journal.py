@@ -24,7 +24,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.journal.bundle import REDACTIONS
-from pattern_acp.journal.errors import AnchorError, RedactionError
+from pattern_acp.journal.codec import AnchorError, RedactionError
 from pattern_acp.journal.events import ModelRequested, SubagentRecorded
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.writer import append

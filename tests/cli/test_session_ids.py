@@ -7,7 +7,7 @@ import pytest
 from pattern_acp.cli.command_runner import beginning_of, full_id, meant
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.journal.errors import AmbiguousSessionError
+from pattern_acp.journal.codec import AmbiguousSessionError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import running_agent
 from tests.support.scripts import says

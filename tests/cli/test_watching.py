@@ -8,7 +8,7 @@ import pytest
 from pattern_acp.cli.command_runner import full_id
 from pattern_acp.cli.sessions import TerminalDesk, watch
 from pattern_acp.domain.clock import RandomIds, SystemClock
-from pattern_acp.journal.errors import MissingSessionError
+from pattern_acp.journal.codec import MissingSessionError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.config.load import load
-from pattern_acp.config.models import read_models
+from pattern_acp.config.providers import read_models
 from pattern_acp.config.settings import Flags, ModelSettings
 from pattern_acp.config.toml_file import parse_toml
 

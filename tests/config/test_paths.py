@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.config.load import process_environment
-from pattern_acp.config.paths import Paths, find_paths, is_valid_name, make_private_directory, open_private_append
+from pattern_acp.config.paths import Paths, find_paths, make_private_directory, open_private_append
+from pattern_acp.config.toml_file import is_valid_name
 from pattern_acp.domain.errors import ConfigError
 
 COVERAGE = {key: value for key, value in process_environment().items() if key.startswith("COVERAGE_")}

@@ -159,8 +159,7 @@ async def test_a_question_about_an_overlap_that_nobody_answers_ends_with_the_tur
 
 
 async def test_a_claim_runs_out_and_that_of_a_dead_process_is_seen_as_stale_and_stops_nobody():
-    from pattern_acp.tasks.board import read_board
-    from pattern_acp.tasks.claims import TTL_MS, ClaimKind, ClaimTarget, overlapping, take_claims
+    from pattern_acp.tasks.claims import TTL_MS, ClaimKind, ClaimTarget, overlapping, read_board, take_claims
 
     model = ScriptedProvider([says("Hello.")])
     async with running_agent(model, settings=AUTO) as agent:

@@ -9,7 +9,7 @@ from pattern_acp.config.settings import PolicySettings, Settings
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import CallServer, ReadPath, RunCommand, WriteMemory, WritePath, WriteVerdict
 from pattern_acp.domain.errors import PolicyError
-from pattern_acp.journal.errors import MissingSessionError
+from pattern_acp.journal.codec import MissingSessionError
 from pattern_acp.journal.events import PermissionDecided, RecordedAccess
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.permission_commands import verify_decisions

@@ -23,8 +23,7 @@ from pattern_acp.domain.tool_calls import (
     ToolKind,
 )
 from pattern_acp.journal import events
-from pattern_acp.journal.codec import decode, decode_value, encode, encode_value
-from pattern_acp.journal.errors import DamagedEventError, UnknownEventError
+from pattern_acp.journal.codec import DamagedEventError, UnknownEventError, decode, decode_value, encode, encode_value
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.turn_ends import put_together
 

@@ -1,8 +1,8 @@
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import Event, JobEnded, JobStarted
-from pattern_acp.journal.jobs import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.reader import read_stream
+from pattern_acp.journal.turn_ends import RecordedJob, close_lost_jobs, recorded_jobs
 from pattern_acp.journal.writer import append
 from tests.support.constellation import temporary_constellation
 

@@ -8,7 +8,7 @@ from pattern_acp.db.errors import ConstraintError
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SessionId, local_minute
 from pattern_acp.journal import leases
-from pattern_acp.journal.errors import LeaseHeldError
+from pattern_acp.journal.codec import LeaseHeldError
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.leases import STALE_MS, Holder
 from pattern_acp.journal.sessions import NewSession, create_session

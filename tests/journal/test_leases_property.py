@@ -19,7 +19,7 @@ from pattern_acp.db.migrate import load_migrations, migrate
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal import leases
-from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError
+from pattern_acp.journal.codec import LeaseHeldError, LeaseLostError
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.leases import STALE_MS, Holder
 from pattern_acp.journal.reader import read_stream, verify_stream

@@ -5,7 +5,7 @@ from pattern_acp.db.errors import ConstraintError
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.journal import sessions
-from pattern_acp.journal.errors import BadCursorError, MissingSessionError
+from pattern_acp.journal.codec import BadCursorError, MissingSessionError
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.sessions import NewSession, SessionRow
 from pattern_acp.journal.writer import append

@@ -17,7 +17,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal import events
-from pattern_acp.journal.errors import SegmentsError
+from pattern_acp.journal.codec import SegmentsError
 from pattern_acp.journal.sessions import NewSession, create_session, get_session, set_title
 from pattern_acp.journal.writer import append
 from pattern_acp.recovery.backups import lost_constellation, restore

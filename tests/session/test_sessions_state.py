@@ -20,7 +20,7 @@ from pattern_acp.domain.clock import MessageId, RandomIds, SessionId, TurnId
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal import leases, sessions
-from pattern_acp.journal.errors import LeaseHeldError, LeaseLostError, NotDeletedError
+from pattern_acp.journal.codec import LeaseHeldError, LeaseLostError, NotDeletedError
 from pattern_acp.journal.events import SessionCreated, TurnEnded, TurnStarted
 from pattern_acp.journal.history import read_history
 from pattern_acp.journal.leases import this_process

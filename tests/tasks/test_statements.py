@@ -9,8 +9,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.tasks import store
-from pattern_acp.tasks.board import read_board
-from pattern_acp.tasks.claims import ClaimTarget, overlapping, take_claims
+from pattern_acp.tasks.claims import ClaimTarget, overlapping, read_board, take_claims
 from pattern_acp.tasks.model import OPEN, GraphQuery, LinkKind, Task, TaskFilter, TaskPatch, TaskStatus
 from tests.support.constellation import Constellation, temporary_constellation
 

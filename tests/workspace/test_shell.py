@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.acp.editor_ports import FIXED
+from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.config.load import process_environment
-from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.paths import POSIX, WINDOWS
 from pattern_acp.workspace.shell import (
     Machine,

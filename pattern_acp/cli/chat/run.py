@@ -32,8 +32,8 @@ from pattern_acp.cli.chat.events import Happening, Inbox, PromptAnswered
 from pattern_acp.cli.chat.images import GivenImage, GivenText, read_images, read_piped, say
 from pattern_acp.cli.chat.interrupts import Interrupts
 from pattern_acp.cli.output import OutputClosed, write_failure
+from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.config.settings import Flags
-from pattern_acp.config.variables import INSIDE_VARIABLE
 from pattern_acp.domain.action_lines import split_action
 
 if TYPE_CHECKING:

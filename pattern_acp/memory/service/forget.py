@@ -33,14 +33,13 @@ from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal.contents import contents_with, drop_contents
 from pattern_acp.journal.events import BlockForgotten, MessageRecorded, TurnStarted
-from pattern_acp.journal.reader import read_item
+from pattern_acp.journal.reader import newest_event, read_item
 from pattern_acp.journal.redact import (
     PlannedRedaction,
     digest_of,
     events_of_block,
     find_events,
     mask_titles,
-    newest_event,
     partial_events,
     plan_redaction,
     redact,
