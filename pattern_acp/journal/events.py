@@ -862,7 +862,8 @@ class JobReported(Struct, frozen=True):
 
     `kind`, `name`, `task`, `paths` and `checks` are those of the `delegate` call. `files` are its changes, whose
     contents are stored; they land if `lands`. `problem` says in sentences what was wrong, and `failed` how it counts.
-    `wants_words`: the user's next message says what it is to change.
+    `wants_words`: the user's next message says what it is to change. `memory` is the fork of what it learned; empty for
+    nothing.
     """
 
     job_id: str
@@ -880,6 +881,7 @@ class JobReported(Struct, frozen=True):
     exit_code: int | None = None
     output: str = ""
     wants_words: bool = False
+    memory: str = ""
 
 
 class SubagentRecorded(Struct, frozen=True):

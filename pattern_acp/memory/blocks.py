@@ -50,12 +50,18 @@ SHARED_OWNER = "(shared)"
 
 _IN_FORK = re.compile(r" \((fork_\w+)\)$")
 
+_IN_FORKS = re.compile(r"(?: \(fork_\w+\))+$")
+
 
 class MemoryFork(Struct, frozen=True):
-    """Forked memory that is neither merged nor discarded. What the archive had at `forked_ms` is in its sight."""
+    """Forked memory that is neither merged nor discarded. What the archive had at `forked_ms` is in its sight.
+
+    `within` is the fork that it was forked from, and merges into; None where that is no fork.
+    """
 
     id: str
     forked_ms: int
+    within: "MemoryFork | None" = None
 
 
 def owner_in(owner: str, fork: str) -> str:
@@ -64,19 +70,25 @@ def owner_in(owner: str, fork: str) -> str:
 
 
 def fork_in(owner: str) -> str:
-    """The id of the fork that an owner's name is of; empty for none."""
+    """The id of the innermost fork that an owner's name is of; empty for none."""
     found = _IN_FORK.search(owner)
     return "" if found is None else found[1]
 
 
+def owner_outside(owner: str) -> str:
+    """The owner's name outside of the fork that it is of."""
+    return _IN_FORK.sub("", owner)
+
+
 def lasting_owner(owner: str) -> str:
     """The owner's name outside of any fork."""
-    return _IN_FORK.sub("", owner)
+    return _IN_FORKS.sub("", owner)
 
 
 def shared_owner(owners: Sequence[tuple[Scope, str]]) -> str:
     """The owner of shared blocks, among these owners."""
-    return owner_in(SHARED_OWNER, fork_in(owners[0][1]) if owners else "")
+    forks = _IN_FORKS.search(owners[0][1]) if owners else None
+    return SHARED_OWNER if forks is None else f"{SHARED_OWNER}{forks[0]}"
 
 
 def peer_in(owner: str, peer: int) -> int:

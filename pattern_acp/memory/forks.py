@@ -103,15 +103,34 @@ def origin_of(tx: Transaction, block_id: str) -> CopiedBlock | None:
     return None if row is None else CopiedBlock(columns.text(row[0]), columns.integer(row[1]))
 
 
-def forked_from(tx: Transaction, block_id: str) -> tuple[str, ...]:
-    """The ids of the copies of a block."""
+def worker_forks(tx: Transaction, session_id: str) -> tuple[MemoryFork, ...]:
+    """The open forks of a session's workers, which no session uses as its memory."""
+    rows = tx.all(_QUERIES["worker_forks"], {"session_id": session_id})
+    return tuple(MemoryFork(columns.text(row[0]), columns.integer(row[1])) for row in rows)
+
+
+def forks_within(tx: Transaction, fork: str) -> tuple[str, ...]:
+    """The ids of the open forks that were forked from a fork."""
+    copies = (copy for one in stored_blocks(tx, fork) for copy in _copies_of(tx, one.block.id))
+    blocks = (stored_block(tx, copy) for copy in copies)
+    found = dict.fromkeys(fork_in(one.block.key.owner) for one in blocks if one is not None)
+    return tuple(one for one in found if outcome_of(tx, one) == "open")
+
+
+def _copies_of(tx: Transaction, block_id: str) -> tuple[str, ...]:
     return tuple(columns.text(row[0]) for row in tx.all(_QUERIES["copies_of_block"], {"origin": block_id}))
 
 
+def forked_from(tx: Transaction, block_id: str) -> tuple[str, ...]:
+    """The ids of the copies of a block, and of theirs."""
+    return tuple(each for one in _copies_of(tx, block_id) for each in (one, *forked_from(tx, one)))
+
+
 def related_blocks(tx: Transaction, block_id: str) -> tuple[str, ...]:
-    """The ids of all blocks that began with the words of a block: its origin, and the copies of either."""
-    copied = origin_of(tx, block_id)
-    root = block_id if copied is None else copied.origin
+    """The ids of all blocks that began with the words of a block: what it is a copy of, and all copies of that."""
+    root = block_id
+    while (copied := origin_of(tx, root)) is not None:
+        root = copied.origin
     return tuple(one for one in (root, *forked_from(tx, root)) if one != block_id)
 
 
@@ -123,7 +142,7 @@ def stored_block(tx: Transaction, block_id: str) -> StoredBlock | None:
 
 def stored_blocks(tx: Transaction, fork: str) -> tuple[StoredBlock, ...]:
     """All blocks that a fork has or had, oldest first."""
-    return tuple(_stored(row) for row in tx.all(_QUERIES["every_block"]) if fork_in(columns.text(row[2])) == fork)
+    return tuple(map(_stored, tx.all(_QUERIES["blocks_of_fork"], {"ending": owner_in("", fork)})))
 
 
 def _stored(row: Row) -> StoredBlock:

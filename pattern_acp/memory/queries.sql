@@ -1082,6 +1082,13 @@ SELECT {block}, b.deleted
 FROM blocks AS b
 WHERE b.id = :block_id;
 
+-- name: blocks_of_fork
+-- Every block that a fork has or had, oldest first; `ending` ends the names of its owners.
+SELECT {block}, b.deleted
+FROM blocks AS b
+WHERE substr(b.owner, -length(:ending)) = :ending
+ORDER BY b.created_ms, b.rowid;
+
 -- name: has_blocks
 -- Whether there is or was a block of an owner.
 SELECT 1 FROM blocks WHERE scope = :scope AND owner = :owner LIMIT 1;
@@ -1093,6 +1100,15 @@ FROM block_updates
 WHERE block_id = :block_id AND number > :after
 ORDER BY number;
 
+-- name: worker_forks
+-- Open forks that began in a session and that no session uses as its memory: those of its workers.
+SELECT f.id, f.forked_ms
+FROM memory_forks AS f
+JOIN events AS e ON e.seq = f.last_seq
+WHERE f.outcome = 'open' AND e.stream = :session_id
+AND NOT EXISTS (SELECT 1 FROM forked_sessions AS s WHERE s.fork = f.id)
+ORDER BY f.id;
+
 -- name: unused_forks
 -- Open forks whose sessions were all deleted before a moment, so that nobody can merge them.
 SELECT f.id, f.forked_ms
@@ -1102,5 +1118,10 @@ WHERE f.outcome = 'open' AND NOT EXISTS (
     FROM forked_sessions AS s
     JOIN sessions AS x ON x.id = s.session_id
     WHERE s.fork = f.id AND (x.deleted = 0 OR x.deleted_ms >= :before_ms)
+) AND NOT EXISTS (
+    SELECT 1
+    FROM events AS e
+    JOIN sessions AS x ON x.id = e.stream
+    WHERE e.seq = f.last_seq AND (x.deleted = 0 OR x.deleted_ms >= :before_ms)
 )
 ORDER BY f.id;

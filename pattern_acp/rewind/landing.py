@@ -3,15 +3,15 @@
 Owns: putting the workers' changes together in an order that no arrival changes, the merge with what changed meanwhile,
 and the steps that neither an error nor an end of the process can leave half done: what is about to be written is
 recorded first (`LandingStarted`, with all contents that it replaces), then every file is written through the editor,
-then the end is recorded (`LandingEnded`) with one checkpoint. A landing without an end is undone when the session is
-next opened. Must not know: what the user was asked.
+then the end is recorded (`LandingEnded`) with one checkpoint, and what the workers learned is merged with it. A landing
+without an end is undone when the session is next opened. Must not know: what the user was asked.
 """
 
 import heapq
 import os
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,7 +23,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import ToolCallId
-from pattern_acp.domain.errors import JournalError, PatternError, WorkspaceError, unwrap_exception_group
+from pattern_acp.domain.errors import BlockError, JournalError, PatternError, WorkspaceError, unwrap_exception_group
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import MISSING, FileChange, FileState
 from pattern_acp.journal import leases
@@ -162,25 +162,38 @@ async def plan_landing(
     )
 
 
-async def land_in_overlay(overlay: OverlayFileSystem, plan: LandingPlan) -> None:
-    """Carry a plan out in the view of another worker, whose own landing is still to come.
+async def land_in_overlay(
+    overlay: OverlayFileSystem, plan: LandingPlan, then: Callable[[], Awaitable[object]] | None = None
+) -> None:
+    """Carry a plan out in the view of another worker, whose own landing is still to come, and do `then`.
 
     Raises:
         WorkspaceError: a file cannot be written so; the view is as it was.
+        BlockError: what they learned cannot be merged; the view is as it was.
     """
     done: list[OverlayChange] = []
     try:
         for write in plan.writes:
             await overlay.put(write.path, write.after, write.mode)
             done.append(write)
-    except WorkspaceError:
+        if then is not None:
+            await then()
+    except (WorkspaceError, BlockError):
         for write in reversed(done):
             await overlay.put(write.path, write.before)
         raise
 
 
-async def land(checkpoints: Checkpoints, files: FileSystem, plan: LandingPlan, call_id: ToolCallId) -> None:
+async def land(
+    checkpoints: Checkpoints,
+    files: FileSystem,
+    plan: LandingPlan,
+    call_id: ToolCallId,
+    merge: Callable[[Transaction], object] | None = None,
+) -> None:
     """Write all files of a plan through `files`, the editor, or none. Not cancelled once begun.
+
+    `merge` brings back what the workers learned, in the transaction that records the end.
 
     Raises:
         NotLandedError: nothing was changed, or all of it was put back, and why.
@@ -211,7 +224,12 @@ async def land(checkpoints: Checkpoints, files: FileSystem, plan: LandingPlan, c
         problem = await _write_all(scope, files, plan.writes, written)
         if not problem:
             await checkpoints.after_change(paths)
-            await record_with_contents(scope, LandingEnded(started.landing_id, started.turn_id, LANDED))
+            landed = LandingEnded(started.landing_id, started.turn_id, LANDED)
+            try:
+                await record_with_contents(scope, landed, beside=merge)
+            except BlockError as error:
+                problem = error.sentence
+        if not problem:
             await checkpoints.take("tool")
             if scope.code is not None:
                 scope.code.note_changed(paths)
@@ -401,12 +419,16 @@ async def _put_back(scope: RewindScope, path: str, before: FileState, files: Fil
 
 
 async def record_with_contents(
-    scope: RewindScope, event: LandingStarted | LandingEnded | JobReported, contents: Iterable[tuple[str, bytes]] = ()
+    scope: RewindScope,
+    event: LandingStarted | LandingEnded | JobReported,
+    contents: Iterable[tuple[str, bytes]] = (),
+    beside: Callable[[Transaction], object] | None = None,
 ) -> None:
-    """Record an event with the contents that it names, by their SHA-256.
+    """Record an event with the contents that it names, by their SHA-256, and do `beside` in the same transaction.
 
     Raises:
         DatabaseError: it could not be recorded.
+        BlockError: `beside` cannot be done; nothing was recorded.
     """
     now = scope.clock.now_ms()
 
@@ -415,5 +437,7 @@ async def record_with_contents(
         seq = append(tx, scope.session_id, event, actor=Actor.SYSTEM, origin=Origin.AGENT, at_ms=now).seq
         for digest, content in contents:
             store_content(tx, digest, content, seq=seq)
+        if beside is not None:
+            beside(tx)
 
     await scope.database.write(write)

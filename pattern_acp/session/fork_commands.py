@@ -17,7 +17,7 @@ from pattern_acp.memory import forks
 from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.errors import StaleProposalError
 from pattern_acp.memory.merging import Side
-from pattern_acp.memory.service.forking import MergeResult, discard_fork, is_untouched, merge_fork
+from pattern_acp.memory.service.forking import MergeResult, discard_fork, is_untouched, merge_fork, preview_merge
 from pattern_acp.memory.service.scope import PERSON, WriteContext
 from pattern_acp.memory.templates.loading import NO_TEMPLATES
 from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
@@ -78,7 +78,7 @@ async def run_merge(session: "Session", argument: str) -> str:
             "/merge takes a side for lines that were changed on both: fork, target (outside of it), or both."
         )
     fork = _fork_of(session.state.memory_fork, "merge")
-    found = await _tried(session, fork, side)
+    found = await preview_merge(session.constellation.database, fork, _writing(session), side)
     if found.is_empty:
         await _end(session, lambda tx: merge_fork(tx, fork, _writing(session)))
         return "The fork learned nothing. From here on this conversation uses the memory that it was forked from."
@@ -86,12 +86,12 @@ async def run_merge(session: "Session", argument: str) -> str:
         ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Bring it back, and end the fork"),
         ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"),
     )
-    what = _counted(found)
+    what = counted(found)
     reason = f"{what} would come back to the memory that this was forked from"
     reason += ", each with who wrote it and when." if found.blocks or found.facts else "."
     if found.places:
         reason += " For one side alone, leave everything as it is, and type /merge fork or /merge target."
-    answer = await _ask(session, "Merge the memory of this fork?", reason, options, _shown(found))
+    answer = await _ask(session, "Merge the memory of this fork?", reason, options, shown(found))
     if not answer.allows:
         return "Nothing was merged; the fork stays."
 
@@ -102,7 +102,7 @@ async def run_merge(session: "Session", argument: str) -> str:
         return done
 
     done = await _end(session, merge)
-    said = f"Merged: {_counted(done)}." if done.blocks or done.facts else "Nothing came back."
+    said = f"Merged: {counted(done)}." if done.blocks or done.facts else "Nothing came back."
     lines = [f"{said} From here on this conversation uses the memory that it was forked from."]
     lines += [f"- `{block.label}`: {note}" for block in done.blocks for note in block.notes]
     return "\n".join([*lines, *(f"- {one}" for one in done.left)])
@@ -118,14 +118,14 @@ async def run_discard(session: "Session", argument: str) -> str:
     if argument:
         raise CommandMisusedError("/discard takes nothing behind it; it is about the memory of this conversation.")
     fork = _fork_of(session.state.memory_fork, "discard")
-    found = await _tried(session, fork, "both")
+    found = await preview_merge(session.constellation.database, fork, _writing(session))
     if not found.is_empty:
         options = (
             ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Drop it for good"),
             ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"),
         )
-        reason = f"{_counted(found)} would be gone for good; the memory that this was forked from stays as it is."
-        answer = await _ask(session, "Drop the memory of this fork?", reason, options, _shown(found))
+        reason = f"{counted(found)} would be gone for good; the memory that this was forked from stays as it is."
+        answer = await _ask(session, "Drop the memory of this fork?", reason, options, shown(found))
         if not answer.allows:
             return "Nothing was dropped; the fork stays."
     await _end(session, lambda tx: discard_fork(tx, fork, _writing(session)))
@@ -188,36 +188,15 @@ def _writing(session: "Session") -> WriteContext:
     )
 
 
-class _TriedError(Exception):
-    """Ends a trial, so that its transaction is rolled back, and carries out what it did."""
-
-    def __init__(self, result: MergeResult) -> None:
-        super().__init__("tried")
-        self.result = result
-
-
-async def _tried(session: "Session", fork: MemoryFork, side: Side) -> MergeResult:
-    """Work out what a merge would do now."""
-    writing = _writing(session)
-
-    def attempt(tx: Transaction) -> None:
-        raise _TriedError(merge_fork(tx, fork, writing, side))
-
-    try:
-        await session.constellation.database.write(attempt)
-    except _TriedError as tried:
-        return tried.result
-    raise AssertionError("the attempt always ends in what it did")
-
-
-def _counted(found: MergeResult) -> str:
+def counted(found: MergeResult) -> str:
+    """The size of a merge in words."""
     parts = [plural(len(found.blocks), "block")] if found.blocks else []
     parts += [plural(len(found.facts), "fact")] if found.facts else []
     return " and ".join(parts) or "Nothing"
 
 
-def _shown(found: MergeResult) -> tuple[ToolContent, ...]:
-    """Show what would change, block by block."""
+def shown(found: MergeResult) -> tuple[ToolContent, ...]:
+    """Changes by a merge, block by block and fact by fact."""
     parts = [
         "\n\n".join(
             (

@@ -36,6 +36,7 @@ from pattern_acp.session.subagents.background import ShownInTurns, background_of
 from pattern_acp.session.subagents.delegation import Subagents, lands_whole
 from pattern_acp.session.subagents.graph import SubagentGraph
 from pattern_acp.session.subagents.kinds import TurnParts, give_back, tools_for
+from pattern_acp.session.subagents.memory import shown_memory
 from pattern_acp.session.subagents.subagent import Subagent
 from pattern_acp.session.trust import HOW_TO_TRUST, ensure_trust, look_again, reread_trust
 from pattern_acp.session.turn_tools import own_tools
@@ -243,11 +244,12 @@ class _Answer(Struct):
         """The member's name."""
         return self.member.shown_name
 
-    def told(self, cwd: str) -> str:
-        """The answer as the one that decides reads it: the report, and changes that have not landed."""
-        result = self.subagent.result
+    async def told(self, cwd: str) -> str:
+        """The answer as the one that decides reads it: the report, and what has not landed."""
+        subagent, result = self.subagent, self.subagent.result
         changes = result.waiting_changes if result is not None else ()
-        return "\n\n".join((self.subagent.last_words, *shown_changes(changes, cwd)))
+        learned = shown_memory(await subagent.memory.learned())
+        return "\n\n".join((subagent.last_words, *shown_changes(changes, cwd), *learned))
 
 
 class GroupRun(Struct):
@@ -312,12 +314,14 @@ class GroupRun(Struct):
         finally:
             for each in answers:
                 await each.subagent.close()
+                if each.subagent.result is None or not each.subagent.result.wants_words:
+                    await each.subagent.memory.drop()
 
     async def _decided(self, answers: Sequence[_Answer]) -> str:
         decides, given = self.group.decides, [each for each in answers if not each.problem]
         if decides is None or not given:
             raise self._stopped(answers[0].name, answers[0].problem, [])
-        self.reports = {each.name: each.told(self.session.state.cwd) for each in given}
+        self.reports = {each.name: await each.told(self.session.state.cwd) for each in given}
         absent = "".join(f" {each.name} gave no answer." for each in answers if each.problem)
         text = f"{DECIDES}\n\nThe members are {', '.join(self.reports)}.{absent}\n\nThe question: {self.goal}"
         task = await task_of(self.session, self.parts, decides, text, self.reports)
@@ -363,7 +367,7 @@ class GroupRun(Struct):
                 give_back(places, call_id)
             answer.problem = subagent.failure
             result = subagent.result
-            waits = result is not None and bool(result.waiting_changes)
+            waits = result is not None and result.is_settled and not subagent.has_nothing
             outcome = subagent.outcome("Its changes wait for the decision." if waits else "")
         finally:
             answer.progress.call = None

@@ -51,7 +51,7 @@ from pattern_acp.journal.turn_ends import (
 )
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import MemoryFork
-from pattern_acp.memory.forks import fork_of_session
+from pattern_acp.memory.forks import fork_of_session, worker_forks
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.grant_matching import Grant, GrantOwner, load_grants
 from pattern_acp.providers.base import ThoughtLevel
@@ -110,6 +110,8 @@ class _Found(Struct, frozen=True):
     lost: frozenset[str] = frozenset()
     """Ids of those jobs that ran until now, as far as the journal knew."""
     memory_fork: MemoryFork | None = None
+    worker_forks: tuple[MemoryFork, ...] = ()
+    """Forks of memory of workers that had not landed."""
     has_past: bool | None = None
     """See `SessionState.has_past`."""
 
@@ -149,6 +151,7 @@ async def reopen_session(
     session.state.told_changes = told_drift(reopened.recorded)
     tell_drift(session.state, (*drift, *drift_of(await take_definitions(session))))
     rewind = await session.checkpoints.recover(turn_ended=interrupted, undo=_undo_landing)
+    await _drop_left_forks(session, reopened.worker_forks)
     if rewind is not None:
         from pattern_acp.session.rewind_requests import finish_rewind
 
@@ -156,6 +159,17 @@ async def reopen_session(
         again = await shared.database.read(lambda tx: read_history(tx, known))
         return session, [entry.event for entry in active_events(again)]
     return session, kept
+
+
+async def _drop_left_forks(session: Session, found: Sequence[MemoryFork]) -> None:
+    """Drop what workers learned that ended with an earlier process; a result that waits has its own."""
+    waiting = {one.memory for one in session.state.reported}
+    left = [fork for fork in found if fork.id not in waiting]
+    if left:
+        # Late: hardly an opening comes here.
+        from pattern_acp.session.subagents.memory import drop_forks
+
+        await drop_forks(session, left)
 
 
 async def _undo_landing(scope: RewindScope, started: LandingStarted) -> None:
@@ -382,7 +396,8 @@ def _read(tx: Transaction, session_id: SessionId, project: str, lost: frozenset[
     jobs = recorded_jobs(entry for entry in recorded if entry.session_seq)
     grants = load_grants(tx, session_id, _owner(recorded, row, project))
     has_past = sessions.has_earlier_session(tx, session_id)
-    return _Found(row, tuple(recorded), grants, jobs, lost, fork_of_session(tx, session_id), has_past)
+    of_workers = worker_forks(tx, session_id)
+    return _Found(row, tuple(recorded), grants, jobs, lost, fork_of_session(tx, session_id), of_workers, has_past)
 
 
 def _read_what_is_left(tx: Transaction, session_id: SessionId, project: str) -> _Found:

@@ -23,7 +23,7 @@ from pattern_acp.memory.blocks import MemoryFork, Scope
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import Append, Replace, plan_edit
 from pattern_acp.memory.errors import BlockMissingError, UnusableEditError
-from pattern_acp.memory.forks import fork_of_session, stored_blocks
+from pattern_acp.memory.forks import fork_of_session, stored_blocks, worker_forks
 from pattern_acp.memory.history import read_history, texts_of_all_versions
 from pattern_acp.memory.integrity import damaged_snapshots
 from pattern_acp.memory.merging import Side, merge_texts
@@ -31,6 +31,7 @@ from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.forking import (
     ForkEndedError,
+    ForkInUseError,
     MergeResult,
     discard_fork,
     fork_memory,
@@ -414,6 +415,63 @@ async def test_a_fork_whose_sessions_were_all_deleted_long_ago_goes_with_what_is
     assert found() == []
     forked.fork = None
     assert await forked.text(PARENT) == "Likes tea."
+    await forked.assert_sound()
+
+
+async def test_a_fork_that_no_session_uses_begins_with_its_first_write_and_stays_while_its_session_does(forked: Forked):
+    await forked.write(PARENT, "append", "Likes tea.")
+    clock, path = forked.constellation.clock, forked.constellation.path
+    database, session = forked.constellation.database, FORK.session_id
+    await database.write(lambda tx: forked._session(tx, session))  # pyright: ignore[reportPrivateUsage]
+    fork = MemoryFork(IDS.new("fork"), clock.now_ms())
+    owner = replace(FORK, fork=fork)
+    assert await database.read(lambda tx: worker_forks(tx, session)) == ()
+    await forked.write(owner, "append", "Speaks Dutch.")
+    assert await database.read(lambda tx: worker_forks(tx, session)) == (fork,)
+    assert await database.read(lambda tx: fork_of_session(tx, session)) is None
+    assert await forked.text(owner) == "Likes tea.\nSpeaks Dutch."
+
+    def found() -> list[Sweepable]:
+        return [one for one in find_sweepable(path, RetentionPolicy(clock.now_ms())) if one.kind == "forked memory"]
+
+    clock.advance(90 * DAY_MS)
+    assert found() == []
+    await database.write(lambda tx: mark_deleted(tx, session, seq=1, at_ms=clock.now_ms()))
+    clock.advance(31 * DAY_MS)
+    sweep(path, found(), RetentionPolicy(clock.now_ms()))
+    assert await database.read(lambda tx: worker_forks(tx, session)) == ()
+    assert await forked.text(PARENT) == "Likes tea."
+    await forked.assert_sound()
+
+
+async def test_a_fork_of_a_fork_merges_into_that_one_which_cannot_end_before(forked: Forked):
+    await forked.write(PARENT, "append", "Likes tea.")
+    await forked.write(PARENT, "create", "Be kind.", "rules", scope="shared", description="For all")
+    await forked.write(PARENT, "append", "A fact from before.", "archive")
+    outer = await forked.begin()
+    await forked.write(forked.owner, "append", "A fact of the fork.", "archive")
+    forked.constellation.clock.advance(1000)
+    inner = MemoryFork(IDS.new("fork"), forked.constellation.clock.now_ms(), outer)
+    owner = replace(FORK, fork=inner)
+    await forked.write(owner, "append", "Speaks Dutch.")
+    await forked.write(owner, "append", "Be brief.", "rules")
+    await forked.write(owner, "append", "A fact of the fork in the fork.", "archive")
+    facts = ["A fact from before.", "A fact of the fork.", "A fact of the fork in the fork."]
+    assert {hit.text for hit in await forked.memory(owner).search("fact", 10)} >= set(facts)
+    assert await forked.text(forked.owner) == "Likes tea."
+    for end in (forked.merge, forked.discard):
+        with pytest.raises(ForkInUseError):
+            await end()
+    database, writing = forked.constellation.database, forked._writing(forked.owner)  # pyright: ignore[reportPrivateUsage]
+    await database.write(lambda tx: merge_fork(tx, inner, writing))
+    assert await forked.text(forked.owner) == "Likes tea.\nSpeaks Dutch."
+    assert await forked.text(forked.owner, "rules") == "Be kind.\nBe brief."
+    assert (await forked.text(PARENT), await forked.text(PARENT, "rules")) == ("Likes tea.", "Be kind.")
+    await forked.assert_sound()
+    assert set((await forked.merge()).facts) == set(facts[1:])
+    assert await forked.text(PARENT) == "Likes tea.\nSpeaks Dutch."
+    assert await forked.text(PARENT, "rules") == "Be kind.\nBe brief."
+    forked.fork = None
     await forked.assert_sound()
 
 

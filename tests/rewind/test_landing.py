@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.journal.codec import CHECKPOINTS
 from pattern_acp.journal.events import CheckpointTaken, LandingEnded, LandingStarted
 from pattern_acp.journal.reader import read_item
+from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.rewind.checkpoints import Checkpoints
 from pattern_acp.rewind.landing import (
@@ -270,3 +272,37 @@ async def test_workers_of_a_worker_land_in_its_view_or_not_at_all(tmp_path: Path
     assert view.is_clean
     await land_in_overlay(view, LandingPlan(("one",), tuple(changes[:1])))
     assert view.changes() == tuple(changes[:1])
+
+
+async def test_what_cannot_be_merged_of_memory_leaves_the_files_as_they_were():
+    async with landing_bench() as bench:
+        bench.fill({"a": "a\n"})
+        worker = WorkerChanges("one", (bench.change("a", "a\n", "A\n"), bench.change("b", None, "b\n")))
+        plan = await plan_landing(LocalFileSystem(), [worker], environment=ENVIRONMENT)
+
+        def merge(_tx: Transaction) -> None:
+            raise BlockCorruptError("project", "its history is damaged")
+
+        with pytest.raises(NotLandedError, match=r"Nothing was landed: .*damaged.* All files are as they were\."):
+            await land(bench.checkpoints, LocalFileSystem(), plan, CALL, merge)
+        assert bench.state() == {"a": b"a\n"}
+        assert [event.outcome for event in await bench.events() if isinstance(event, LandingEnded)] == ["failed"]
+
+
+async def test_a_landing_that_was_cut_off_at_its_memory_is_undone_with_its_files():
+    async with landing_bench() as bench:
+        bench.fill({"a": "a\n"})
+        plan = await plan_landing(
+            LocalFileSystem(), [WorkerChanges("one", (bench.change("a", "a\n", "A\n"),))], environment=ENVIRONMENT
+        )
+
+        def merge(_tx: Transaction) -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await land(bench.checkpoints, LocalFileSystem(), plan, CALL, merge)
+        assert bench.state() == {"a": b"A\n"}
+        again = Checkpoints(bench.checkpoints.scope)
+        await again.recover(undo=undo_landing)
+        assert bench.state() == {"a": b"a\n"}
+        assert [event.outcome for event in await bench.events() if isinstance(event, LandingEnded)] == ["undone"]

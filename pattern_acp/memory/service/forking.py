@@ -9,12 +9,12 @@ Loro's update, or, where both sides changed the same lines, a merge by lines tha
 forgotten since, its versions have no common past any more; then the fork's new lines are added.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pattern_acp.db.connection import Transaction
+from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import BlockId, IdFactory, SessionId
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.text_limits import plural
@@ -32,7 +32,7 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory import forks
 from pattern_acp.memory.archive import ArchivalEntry, NewEntry, find_same, forget_entry, list_entries
 from pattern_acp.memory.block_loader import load_history, text_hash
-from pattern_acp.memory.blocks import Block, BlockKey, MemoryFork, Scope, lasting_owner, owner_in
+from pattern_acp.memory.blocks import Block, BlockKey, MemoryFork, Scope, owner_in, owner_outside
 from pattern_acp.memory.deletion import propose_deletion, store_mark
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
 from pattern_acp.memory.edits import Append, Operation, Rewrite
@@ -76,6 +76,19 @@ class ForkEndedError(BlockError):
         )
 
 
+class ForkInUseError(BlockError):
+    """A worker has a fork of this fork, which has to end first."""
+
+    failure_code = "memory.fork-in-use"
+
+    def __init__(self) -> None:
+        """Name what to do about the worker."""
+        super().__init__(
+            "A worker has forked this memory in turn, and its result has not landed yet. Let it land, or end it with "
+            "`/workers stop NAME`; then try again."
+        )
+
+
 class MergedBlock(Struct, frozen=True):
     """A block that a merge changes: its text before and after, and what there is to know, a sentence each."""
 
@@ -114,13 +127,18 @@ def fork_memory(tx: Transaction, fork: MemoryFork, writing: WriteContext) -> Non
     Raises:
         BlockError: the history of a block cannot be read; nothing was forked.
     """
+    seq = _begin(tx, fork, writing)
+    forks.join_fork(tx, writing.owner.session_id, fork.id, seq=seq)
+
+
+def _begin(tx: Transaction, fork: MemoryFork, writing: WriteContext) -> int:
     copies = _copies(tx, fork, writing.owner.lasting.owners, writing)
     event = _forked(fork, copies)
     stream, writer = writing.owner.session_id, writing.writer
     seq = append(tx, stream, event, actor=writer.actor, origin=writer.origin, at_ms=writing.at_ms).seq
     forks.begin_fork(tx, fork, seq=seq)
-    forks.join_fork(tx, stream, fork.id, seq=seq)
     _store_copies(tx, fork, copies, writing, seq)
+    return seq
 
 
 def share_fork(tx: Transaction, fork: MemoryFork, writing: WriteContext) -> None:
@@ -135,6 +153,8 @@ def share_fork(tx: Transaction, fork: MemoryFork, writing: WriteContext) -> None
 def fall_through(tx: Transaction, writing: WriteContext) -> None:
     """Copy what a persona or project has that the fork has nothing of yet: the conversation may change its persona.
 
+    A fork that nothing is stored of begins here: that of a worker costs nothing until it writes.
+
     Raises:
         ForkEndedError: the fork was merged or discarded.
         BlockCorruptError: the history of a block cannot be read.
@@ -142,9 +162,13 @@ def fall_through(tx: Transaction, writing: WriteContext) -> None:
     fork = writing.owner.fork
     if fork is None:
         return
+    fall_through(tx, replace(writing, owner=writing.owner.lasting))
     outcome = forks.outcome_of(tx, fork.id)
+    if not outcome:
+        _begin(tx, fork, writing)
+        return
     if outcome != "open":
-        raise ForkEndedError(outcome or "discarded")
+        raise ForkEndedError(outcome)
     missing = [
         (scope, owner)
         for scope, owner in writing.owner.lasting.owners
@@ -207,6 +231,7 @@ def merge_fork(tx: Transaction, fork: MemoryFork, writing: WriteContext, side: S
 
     Raises:
         ForkEndedError: it was merged or discarded before.
+        ForkInUseError: a worker has a fork of it.
         BlockError: a history cannot be read; nothing was changed.
     """
     _require_open(tx, fork)
@@ -220,11 +245,41 @@ def merge_fork(tx: Transaction, fork: MemoryFork, writing: WriteContext, side: S
     return done
 
 
+class _TriedError(Exception):
+    """Ends a trial, so that its transaction is rolled back, and carries out what it did."""
+
+    def __init__(self, result: MergeResult) -> None:
+        super().__init__("tried")
+        self.result = result
+
+
+async def preview_merge(
+    database: Database, fork: MemoryFork, writing: WriteContext, side: Side = "both"
+) -> MergeResult:
+    """Return the outcome that `merge_fork` would have now. It is really done, and rolled back.
+
+    Raises:
+        ForkEndedError: the fork was merged or discarded before.
+        BlockError: a history cannot be read.
+        DatabaseError: the constellation cannot be read.
+    """
+
+    def attempt(tx: Transaction) -> None:
+        raise _TriedError(merge_fork(tx, fork, writing, side))
+
+    try:
+        await database.write(attempt)
+    except _TriedError as tried:
+        return tried.result
+    raise AssertionError("the attempt always ends in what it did")
+
+
 def discard_fork(tx: Transaction, fork: MemoryFork, writing: WriteContext) -> None:
     """End a fork without bringing anything back.
 
     Raises:
         ForkEndedError: it was merged or discarded before.
+        ForkInUseError: a worker has a fork of it.
     """
     _require_open(tx, fork)
     _end(tx, fork, "discarded", writing)
@@ -238,16 +293,22 @@ def discard_unused_forks(tx: Transaction, *, before_ms: int, at_ms: int, ids: Id
     """
     unused = forks.unused_forks(tx, before_ms=before_ms)
     nobody = MemoryScope("", "", SessionId(CONSTELLATION_STREAM))
-    for fork in unused:
-        writing = WriteContext(nobody, PROGRAM, MemoryRules(), ids, READING_PEER, at_ms, NO_TEMPLATES)
-        discard_fork(tx, fork, writing)
+    discard_forks(tx, unused, WriteContext(nobody, PROGRAM, MemoryRules(), ids, READING_PEER, at_ms, NO_TEMPLATES))
     return len(unused)
+
+
+def discard_forks(tx: Transaction, unused: Iterable[MemoryFork], writing: WriteContext) -> None:
+    """End open forks without bringing anything back, also those that were forked from each other."""
+    for fork in unused:
+        _end(tx, fork, "discarded", writing)
 
 
 def _require_open(tx: Transaction, fork: MemoryFork) -> None:
     outcome = forks.outcome_of(tx, fork.id)
     if outcome != "open":
         raise ForkEndedError(outcome or "discarded")
+    if forks.forks_within(tx, fork.id):
+        raise ForkInUseError
 
 
 def _owners(stored: Sequence[StoredBlock]) -> tuple[tuple[Scope, str], ...]:
@@ -352,7 +413,7 @@ class _Merge:
                 self._keep(entry, None if note is None else note.terms)
 
     def _keep(self, entry: ArchivalEntry, terms: NoteRule | None) -> None:
-        owner = lasting_owner(entry.owner)
+        owner = owner_outside(entry.owner)
         if find_same(self._tx, entry.scope, owner, entry.text) is not None:
             return
         new = NewEntry(
@@ -379,7 +440,7 @@ class _Merge:
         return len(made) == 1 and made[0].actor is PROGRAM.actor
 
     def _key(self, block: Block) -> BlockKey:
-        return BlockKey(block.key.scope, lasting_owner(block.key.owner), block.key.label)
+        return BlockKey(block.key.scope, owner_outside(block.key.owner), block.key.label)
 
     def _create(self, block: Block, note: str) -> None:
         """Make a block that is only in the fork, with its writes; one that only has the same label keeps its own."""

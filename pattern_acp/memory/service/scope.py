@@ -30,8 +30,8 @@ class MemoryScope(Struct, frozen=True):
 
     @property
     def lasting(self) -> "MemoryScope":
-        """The same outside of any fork."""
-        return replace(self, fork=None)
+        """The memory that its fork was forked from; the same for one without."""
+        return self if self.fork is None else replace(self, fork=self.fork.within)
 
     @property
     def owners(self) -> tuple[tuple[Scope, str], ...]:
@@ -41,12 +41,13 @@ class MemoryScope(Struct, frozen=True):
     @property
     def sources(self) -> tuple[tuple[Scope, str], ...]:
         """All owners whose facts the session sees: in a fork, those that it was forked from, too."""
-        return self.owners if self.fork is None else (*self.owners, *self.lasting.owners)
+        return self.owners if self.fork is None else (*self.owners, *self.lasting.sources)
 
     def owner_of(self, scope: Scope) -> str:
         """The owner of new things of a scope."""
-        names = {Scope.SHARED: SHARED_OWNER, Scope.PROJECT: self.project_key, Scope.PERSONA: self.persona}
-        return owner_in(names[scope], "" if self.fork is None else self.fork.id)
+        if self.fork is not None:
+            return owner_in(self.lasting.owner_of(scope), self.fork.id)
+        return {Scope.SHARED: SHARED_OWNER, Scope.PROJECT: self.project_key, Scope.PERSONA: self.persona}[scope]
 
 
 class Writer(Struct, frozen=True):

@@ -15,7 +15,7 @@ from pattern_acp.domain.clock import Clock, SessionId
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.archive import load_entry
-from pattern_acp.memory.blocks import Scope, lasting_owner
+from pattern_acp.memory.blocks import MemoryFork, Scope, owner_outside
 from pattern_acp.memory.embeddings import EmbeddingModel
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, TASK_ID, EntryKind, Filters
 from pattern_acp.memory.freshness import is_stale, stale_lines
@@ -68,11 +68,11 @@ class SessionSearch:
         *,
         clock: Clock,
         indexer: Indexer | None,
-        forked_ms: int | None = None,
+        fork: MemoryFork | None = None,
     ) -> None:
-        """Search for a session; in a fork, also what those that it was forked from stored until `forked_ms`."""
+        """Search for a session; in a fork, also what those that it was forked from stored until then."""
         self._database = database
-        self._forked_ms = forked_ms
+        self._fork = fork
         self._owners = owners
         self._session_id = session_id
         self.in_context: Callable[[], Set[str] | None] = lambda: None
@@ -153,16 +153,15 @@ class SessionSearch:
 
         Its blocks are copies, so those that they were made of are not searched.
         """
-        if self._forked_ms is None:
-            return ()
-        owners = tuple(lasting_owner(owner) for owner in filters.owners)
         facts = tuple(kind for kind in filters.kinds if kind in _ARCHIVE)
         others = tuple(kind for kind in filters.kinds if kind not in _ARCHIVE and kind != "block")
-        until_ms = min(filters.until_ms, self._forked_ms)
-        return (
-            replace(filters, owners=owners, kinds=facts, until_ms=until_ms),
-            replace(filters, owners=owners, kinds=others),
-        )
+        found: list[Filters] = []
+        owners, until_ms, fork = filters.owners, filters.until_ms, self._fork
+        while fork is not None:
+            owners, until_ms = tuple(map(owner_outside, owners)), min(until_ms, fork.forked_ms)
+            found.append(replace(filters, owners=owners, kinds=facts, until_ms=until_ms))
+            fork = fork.within
+        return (*found, replace(filters, owners=owners, kinds=others)) if found else ()
 
     def _filters(self, narrowing: MemoryFilter) -> Filters:
         owners = tuple(owner for scope, owner in self._owners if narrowing.scope in {"", scope.value})

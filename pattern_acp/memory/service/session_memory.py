@@ -126,7 +126,7 @@ class ConstellationMemory:
             owner.session_id,
             clock=clock,
             indexer=indexer,
-            forked_ms=None if owner.fork is None else owner.fork.forked_ms,
+            fork=owner.fork,
         )
 
     async def blocks(self) -> tuple[MemoryBlockView, ...]:

@@ -30,6 +30,7 @@ from pattern_acp.rewind.landing import NotLandedError, record_with_contents
 from pattern_acp.session.state import Addition
 from pattern_acp.session.subagents.graph import SubagentGraph
 from pattern_acp.session.subagents.kinds import TurnParts, give_back, own_budget
+from pattern_acp.session.subagents.memory import shown_memory
 from pattern_acp.session.subagents.subagent import Subagent
 from pattern_acp.session.subagents.worker import Landings
 from pattern_acp.session.subagents.worker_result import asked_for
@@ -402,6 +403,7 @@ class BackgroundSubagents:
 
     async def _over(self, worker: BackgroundSubagent, state: JobState) -> None:
         worker.outcome = state.value
+        await worker.subagent.memory.drop()
         last = one_line(worker.subagent.last_words, SHOWN_TASK)
         code = 0 if state is JobState.EXITED else None
         try:
@@ -419,20 +421,11 @@ async def land_alone(
     Raises:
         DatabaseError: it could not be recorded.
     """
-    result = subagent.result
-    if result is None or not result.is_settled:
-        return ""
-    (node,) = graph.nodes.values()
-    landings = Landings(session, graph, turn_id, None)
-    await landings.settled(node, call_id, result.files, result.report)
+    (node,), landings = graph.nodes.values(), Landings(session, graph, turn_id, None)
+    if subagent.result is not None and subagent.result.is_settled:
+        await landings.settled(node, call_id, subagent.result)
     node.end()
-    try:
-        sentence = await landings.land(node, call_id)
-    except NotLandedError as error:
-        subagent.has_failed = True
-        return error.sentence
-    subagent.has_landed = True
-    return sentence
+    return await subagent.land(landings, node, call_id)
 
 
 def _changes_of(tx: Transaction, *, reported: JobReported) -> list[OverlayChange]:
@@ -484,14 +477,15 @@ async def run_workers(session: "Session", argument: str) -> str:
             return f"{worker.line}\n\nThere is nothing to stop."
         await workers.stop(worker)
         return worker.line
-    return "\n\n".join((worker.line, *shown_result(worker, session.state.cwd)))
+    return "\n\n".join((worker.line, *await _shown_result(worker, session.state.cwd)))
 
 
-def shown_result(worker: BackgroundSubagent, cwd: str) -> Sequence[str]:
-    """The paragraphs about what one has done: its report, and the diffs of what is to land."""
+async def _shown_result(worker: BackgroundSubagent, cwd: str) -> Sequence[str]:
+    """The paragraphs about what one has done: its report, the diffs of what is to land, and what it learned."""
     report, result = worker.subagent.last_words, worker.subagent.result
     changes = result.files.changes() if result is not None else ()
-    return (*([report] if report else []), *shown_changes(changes, cwd))
+    learned = shown_memory(await worker.subagent.memory.learned())
+    return (*([report] if report else []), *shown_changes(changes, cwd), *learned)
 
 
 def shown_changes(changes: Sequence[OverlayChange], cwd: str) -> Sequence[str]:

@@ -100,49 +100,41 @@ class Subagents:
     ) -> ToolOutcome:
         from pattern_acp.session.subagents.subagent import Subagent
 
-        landings = self._landings_of_answer() if node.lands else None
-        async with self._place(call_id):
-            base: FileSystem | None = await landings.base_for(node) if landings is not None else None
-            subagent = Subagent(self._session, self._parts, task, call_id, progress, base)
-            subagent.reports = {
-                **task.reports,
-                **{other.node_id: other.report for other in self._known().needed_by(node)},
-            }
-            if self._parts.nest is None:
-                self._session.subagents[call_id] = subagent.scope.cancel
-            try:
-                await subagent.run()
-            finally:
-                self._session.subagents.pop(call_id, None)
-                await subagent.close()
-                # A hook that wants the turn to end wants all of it to.
-                self._parts.hooks.stop = self._parts.hooks.stop or subagent.hooks.stop
-            if landings is not None and subagent.result is not None and subagent.result.is_settled:
-                await landings.settled(node, call_id, subagent.result.files, subagent.result.report)
-            node.end(reason=subagent.failure, report=subagent.last_words)
-        if subagent.result is not None and subagent.result.wants_words and self._parts.nest is None:
-            from pattern_acp.session.subagents.background import background_of
-
-            await background_of(self._session).await_words(self._parts, task, call_id, subagent)
-        landed = await self._landed(node, subagent, landings, call_id)
-        if self.checks is not None and (landings is None or subagent.has_landed):
-            self.checks.note_edited(subagent.edited)
-        return subagent.outcome(landed)
-
-    async def _landed(
-        self, node: "GraphNode", subagent: "Subagent", landings: "Landings | None", call_id: ToolCallId
-    ) -> str:
-        if landings is None or subagent.result is None or not subagent.result.is_settled:
-            return ""
-        from pattern_acp.rewind.landing import NotLandedError
-
+        landings, subagent, waits = self._landings_of_answer() if node.lands else None, None, False
         try:
-            sentence = await landings.land(node, call_id)
-        except NotLandedError as error:
-            subagent.has_failed = True
-            return error.sentence
-        subagent.has_landed = True
-        return sentence
+            async with self._place(call_id):
+                base: FileSystem | None = await landings.base_for(node) if landings is not None else None
+                subagent = Subagent(self._session, self._parts, task, call_id, progress, base)
+                await self._to_its_end(node, subagent, landings)
+            if subagent.result is not None and subagent.result.wants_words and self._parts.nest is None:
+                from pattern_acp.session.subagents.background import background_of
+
+                await background_of(self._session).await_words(self._parts, task, call_id, subagent)
+                waits = True
+            landed = await subagent.land(landings, node, call_id) if landings is not None else ""
+            if self.checks is not None and (landings is None or subagent.has_landed):
+                self.checks.note_edited(subagent.edited)
+            return subagent.outcome(landed)
+        finally:
+            if subagent is not None and not waits:
+                await subagent.memory.drop()
+
+    async def _to_its_end(self, node: "GraphNode", subagent: "Subagent", landings: "Landings | None") -> None:
+        """Run a subagent to its end; its changes wait for those of the others."""
+        call_id, reports = node.call_id, {each.node_id: each.report for each in self._known().needed_by(node)}
+        subagent.reports = {**subagent.reports, **reports}
+        if self._parts.nest is None:
+            self._session.subagents[call_id] = subagent.scope.cancel
+        try:
+            await subagent.run()
+        finally:
+            self._session.subagents.pop(call_id, None)
+            await subagent.close()
+            # A hook that wants the turn to end wants all of it to.
+            self._parts.hooks.stop = self._parts.hooks.stop or subagent.hooks.stop
+        if landings is not None and subagent.result is not None and subagent.result.is_settled:
+            await landings.settled(node, call_id, subagent.result)
+        node.end(reason=subagent.failure, report=subagent.last_words)
 
     def _narrowed(self, task: DelegatedTask) -> DelegatedTask:
         """The task within the paths of the worker that delegates it."""

@@ -20,6 +20,7 @@ from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
+    from pattern_acp.session.subagents.memory import SubagentMemory
     from pattern_acp.workspace.overlay import OverlayFileSystem
 
 READING = frozenset(
@@ -60,6 +61,8 @@ class Nest(Struct, frozen=True):
     """The only places where it may write."""
     files: "OverlayFileSystem | None"
     """Its view, into which their changes land; None where changes are made at once."""
+    memory: "SubagentMemory | None"
+    """Its memory, which those below read, and into which theirs lands; None where writes count at once."""
     holder: object
     """The holder of its place among those that work at once."""
 

@@ -52,21 +52,12 @@ from pattern_acp.journal.events import (
     WorkerFile,
 )
 from pattern_acp.journal.turn_ends import TurnFailure, failure_of
-from pattern_acp.memory.service.access import (
-    EVERYTHING,
-    MemoryAccess,
-    MemoryBlockView,
-    MemoryChange,
-    MemoryEdit,
-    MemoryFilter,
-    MemoryHit,
-    MemoryProposal,
-)
 from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
 from pattern_acp.policy.decision import Mode
 from pattern_acp.policy.subagent_policy import SubagentLimits
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.rewind.checkpoints import Checkpoints
+from pattern_acp.rewind.landing import NotLandedError
 from pattern_acp.session.budgets import USED_UP, BudgetGate
 from pattern_acp.session.changed_files import ChangedFile, changed_files
 from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of
@@ -79,6 +70,7 @@ from pattern_acp.session.memory_context import memory_view
 from pattern_acp.session.options import level_after, thought_level_of
 from pattern_acp.session.state import InjectionQueue
 from pattern_acp.session.subagents.kinds import Nest, TurnParts, limits_of, model_for, tools_for
+from pattern_acp.session.subagents.memory import SubagentMemory
 from pattern_acp.session.subagents.worker_result import CheckReport, ResultPorts, WorkerResult
 from pattern_acp.session.used_definitions import subagent_kind, use_definition
 from pattern_acp.session.window import session_limits, tokens_in, without_messages
@@ -210,70 +202,6 @@ class SubagentWindow:
         await self._recorder.record(NewEvent(event, Actor.SYSTEM, Origin.AGENT))
         self._history[:] = compaction.compacted(self._history, event)
         return True
-
-
-class SubagentMemory:
-    """`MemoryAccess` of a subagent, over that of its session."""
-
-    def __init__(self, memory: MemoryAccess, name: str) -> None:
-        """`name` is in the reason of every write."""
-        self._memory = memory
-        self._name = name
-        self._seen: dict[str, str] = {}
-        self.changed: dict[str, None] = {}
-        """Labels that it wrote, in order."""
-
-    async def blocks(self) -> tuple[MemoryBlockView, ...]:
-        """See `MemoryAccess.blocks`."""
-        blocks = await self._memory.blocks()
-        self._seen = {block.label: block.text for block in blocks}
-        return blocks
-
-    def unreadable(self) -> Mapping[str, str]:
-        """See `MemoryAccess.unreadable`."""
-        return self._memory.unreadable()
-
-    def touch(self, label: str) -> None:
-        """See `MemoryAccess.touch`."""
-        self._memory.touch(label)
-
-    def recalled(self, entries: Sequence[int]) -> None:
-        """See `MemoryAccess.recalled`."""
-        self._memory.recalled(entries)
-
-    async def preview(self, edit: MemoryEdit) -> MemoryChange:
-        """See `MemoryAccess.preview`."""
-        return await self._memory.preview(self._signed(edit))
-
-    async def commit(self, edit: MemoryEdit, call_id: ToolCallId | None) -> MemoryChange:
-        """See `MemoryAccess.commit`."""
-        return (await self.commit_all((edit,), call_id))[0]
-
-    async def preview_all(self, edits: Sequence[MemoryEdit]) -> MemoryProposal:
-        """See `MemoryAccess.preview_all`."""
-        return await self._memory.preview_all([self._signed(edit) for edit in edits])
-
-    async def commit_all(
-        self, edits: Sequence[MemoryEdit], call_id: ToolCallId | None, *, consented: bool = False
-    ) -> tuple[MemoryChange, ...]:
-        """See `MemoryAccess.commit_all`."""
-        changes = await self._memory.commit_all([self._signed(edit) for edit in edits], call_id, consented=consented)
-        for change in changes:
-            self.changed[change.label] = None
-            self._seen[change.label] = change.after
-        return changes
-
-    async def search(self, query: str, limit: int, narrowing: MemoryFilter = EVERYTHING) -> tuple[MemoryHit, ...]:
-        """See `MemoryAccess.search`."""
-        return await self._memory.search(query, limit, narrowing)
-
-    def _signed(self, edit: MemoryEdit) -> MemoryEdit:
-        reason = f"Subagent {self._name}: {edit.reason}" if edit.reason else f"Subagent {self._name}"
-        base = edit.base
-        if edit.operation == "rewrite" and not edit.field and base is None:
-            # What this subagent saw, not what others were shown since: or their writes would be lost.
-            base = self._seen.get(edit.label)
-        return replace(edit, reason=reason, base=base)
 
 
 SHOWN_CALLS = 5
@@ -494,7 +422,8 @@ class NamedApprover:
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
-    from pattern_acp.session.subagents.worker import WorkerView
+    from pattern_acp.session.subagents.graph import GraphNode
+    from pattern_acp.session.subagents.worker import Landings, WorkerView
 
 TICK_SECONDS = 2.0
 """Seconds between updates of the elapsed time while nothing else happens."""
@@ -524,6 +453,8 @@ class Subagent:
     """True when it could not continue, or its changes could not land."""
     has_landed = False
     """True once the changes of a worker that lands are there."""
+    result: WorkerResult | None = None
+    """The changes of a worker that lands, and what became of them."""
     _words = ""
 
     def __init__(
@@ -556,9 +487,14 @@ class Subagent:
         nest = parts.nest
         # The client knows no call of a subagent.
         call_id, holder = nest.call_id if nest is not None else call_id, call_id
-        thread = ThreadName(parts.turn_id, call_id, shared.ids.new("thread"), task.name)
-        self._recorder = SubagentRecorder(session.recorder, thread, self._activity)
-        self._memory = SubagentMemory(session.memory, task.name)
+        self._recorder = SubagentRecorder(
+            session.recorder,
+            ThreadName(parts.turn_id, call_id, shared.ids.new("thread"), task.name),
+            self._activity,
+        )
+        outer = nest.memory if nest is not None else None
+        self.memory = SubagentMemory(session, parts.turn_id, task.name, outer=outer, lands=base is not None)
+        """Its memory. What it learned waits for its landing where its changes do."""
         self._budget = Budget(limits_of(settings), shared.clock, waits, outer=parts.budget)
         self._heard = InjectionQueue()
         self.hooks = SessionToolHooks(session, self._heard)
@@ -576,12 +512,10 @@ class Subagent:
             narrowing=narrowed_to(session.state, task, lands=base is not None),
         )
         self._view: WorkerView | None = None
-        self.result: WorkerResult | None = None
-        """The changes of a worker that lands, and what became of them."""
         self._tools = tuple(
             tool for tool in tools_for(task.kind, parts) if not task.tools or tool.spec.name in task.tools
         )
-        context = self._context(base, Nest(task.name, parts.level, call_id, task.paths, None, holder))
+        context = self._context(base, Nest(task.name, parts.level, call_id, task.paths, None, None, holder))
         self._effects = NotedEffects(session.checkpoints)
         self._checks = checks_of(session, permissions, context, self._recorder)
         self._runner = ToolRunner(
@@ -601,7 +535,7 @@ class Subagent:
         self._runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
         self._idle = ToolRunner((), context, permissions, self._recorder, clock=shared.clock)
         if self._view is not None:
-            ports = ResultPorts(self._recorder, progress, waits, self._checks, self._activity.interrupted)
+            ports = ResultPorts(self._recorder, progress, waits, self._checks, self._activity.interrupted, self.memory)
             self.result = WorkerResult(session, self._view.files, task, parts.turn_id, call_id, ports)
             self.result.asks = nest is None
 
@@ -610,7 +544,7 @@ class Subagent:
         parts, session = self._parts, self._session
         context = replace(
             parts.context,
-            memory=self._memory,
+            memory=self.memory,
             history=None,
             read_fingerprints={},
             jobs=None,
@@ -623,7 +557,7 @@ class Subagent:
             from pattern_acp.session.subagents import worker
 
             self._view = worker.WorkerView(session, context, base)
-            context, below = self._view.context, replace(below, files=self._view.files)
+            context, below = self._view.context, replace(below, files=self._view.files, memory=self.memory)
         if not any(tool.spec.name == DELEGATE for tool in self._tools):
             return context
         # Commands of those below run in a tree of their own.
@@ -645,6 +579,11 @@ class Subagent:
             return self.result.sentence
         is_report = self._end.stop_reason is StopReason.END_TURN and not self._end.sentence and not self.has_failed
         return "" if is_report else self._end.sentence or "It was stopped."
+
+    @property
+    def has_nothing(self) -> bool:
+        """True for a worker that neither changed a file nor learned anything that waits for its landing."""
+        return self.result is not None and self.result.files.is_clean and not self.memory.fork_id
 
     @property
     def is_over_budget(self) -> bool:
@@ -698,6 +637,7 @@ class Subagent:
         self._history = self._heard.history = [self._message(self._task.task), said]
         self._end = TurnEnd(StopReason.END_TURN, reported.problem)
         self.has_failed = reported.failed
+        await self.memory.restore(reported.memory)
         if self.result is not None:
             for change in changes:
                 await self.result.files.note_base(change.path, change.before)
@@ -727,14 +667,31 @@ class Subagent:
             report.exit_code,
             report.output,
             result is not None and result.wants_words,
+            self.memory.fork_id,
         )
+
+    async def land(self, landings: "Landings", node: "GraphNode", call_id: ToolCallId) -> str:
+        """Land what it changed and learned, once that is settled; a sentence about it, empty where it is not.
+
+        Raises:
+            DatabaseError: it could not be recorded.
+        """
+        if self.result is None or not self.result.is_settled:
+            return ""
+        try:
+            sentence = await landings.land(node, call_id)
+        except NotLandedError as error:
+            self.has_failed = True
+            return error.sentence
+        self.has_landed = True
+        return sentence
 
     def outcome(self, landed: str) -> ToolOutcome:
         """Its result; `landed` is a sentence about its changes."""
         if self._missing:
             return ToolOutcome(self._missing, is_error=True)
         if self.result is not None:
-            unlanded = "" if self.has_landed or self.result.files.is_clean or landed else NOT_LANDED
+            unlanded = "" if self.has_landed or self.has_nothing or landed else NOT_LANDED
             landed = "\n".join(part for part in (self.result.sentence or unlanded, landed) if part)
         return outcome_of(
             self._history,
@@ -863,7 +820,7 @@ class Subagent:
 
     async def _views(self) -> list[MemoryView]:
         try:
-            return [memory_view(block) for block in await self._memory.blocks()]
+            return [memory_view(block) for block in await self.memory.blocks()]
         except BlockError:
             # The user learned of it from the turn itself.
             return []
@@ -894,13 +851,15 @@ class Subagent:
     def _work(self) -> Work:
         only_reads, cwd = self._task.kind.only_reads, self._parts.context.cwd
         if self._view is not None and not self.has_landed:
-            return Work((), (), tuple(self._memory.changed), cwd, only_reads)
+            return Work((), (), (), cwd, only_reads)
+        # What was left out of the landing is no change.
+        blocks = () if self.memory.fork_id else tuple(self.memory.changed)
         files = changed_files(self._recorder.events)
         others = [change.path for change in self._view.files.changes()] if self._view is not None else []
         by_commands = tuple(
             path for path in (*self._effects.changed, *others) if path not in {file.path for file in files}
         )
-        return Work(files, by_commands, tuple(self._memory.changed), cwd, only_reads)
+        return Work(files, by_commands, blocks, cwd, only_reads)
 
 
 def _answering(state: "SessionState", kind: SubagentKind, persona: Persona | None) -> tuple[str, str]:

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
+from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import ToolCallId, TurnId
-from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.errors import BlockError, WorkspaceError
 from pattern_acp.domain.paths import is_within
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.events import WorkerFile, WorkerReady
 from pattern_acp.journal.leases import host_name, own_start_mark
 from pattern_acp.processes.confinement import Profile
-from pattern_acp.rewind.landing import NotLandedError, WorkerChanges, land, land_in_overlay, plan_landing
+from pattern_acp.rewind.landing import LandingPlan, NotLandedError, WorkerChanges, land, land_in_overlay, plan_landing
+from pattern_acp.session.memory_context import write_files
 from pattern_acp.session.sandbox import profile_of
 from pattern_acp.session.subagents.graph import GraphNode, SubagentGraph
-from pattern_acp.session.subagents.worker_result import CheckReport
+from pattern_acp.session.subagents.memory import SubagentMemory, merged_sentence
+from pattern_acp.session.subagents.worker_result import WorkerResult
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.workspace.files import FileSystem
@@ -32,6 +35,7 @@ from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitSt
 from pattern_acp.workspace.worker_tree import TreeOwner, WorkerTree
 
 if TYPE_CHECKING:
+    from pattern_acp.memory.service.forking import MergeResult
     from pattern_acp.session.session import Session
 
 
@@ -151,6 +155,7 @@ class Landings:
         """`into` is the view of the worker that delegated to them; None for the user's files."""
         self._session, self._graph, self._turn_id, self._into = session, graph, turn_id, into
         self._ready: dict[str, WorkerChanges] = {}
+        self._memories: dict[str, SubagentMemory] = {}
         self._told: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._lock = anyio.Lock()
@@ -176,14 +181,13 @@ class Landings:
         await land_in_overlay(base, plan)
         return base
 
-    async def settled(
-        self, node: GraphNode, call_id: ToolCallId, files: OverlayFileSystem, report: CheckReport
-    ) -> None:
-        """Take the changes of a worker, which wait for the others.
+    async def settled(self, node: GraphNode, call_id: ToolCallId, result: WorkerResult) -> None:
+        """Take the changes of a worker, and what it learned, which wait for the others.
 
         Raises:
             DatabaseError: it could not be recorded.
         """
+        files, report = result.files, result.report
         changes = files.changes()
         named = tuple(WorkerFile(one.path, one.before_hash, one.after_hash) for one in changes)
         ready = WorkerReady(
@@ -198,6 +202,8 @@ class Landings:
         )
         await self._session.recorder.record(NewEvent(ready, Actor.SYSTEM, Origin.AGENT))
         self._ready[node.node_id] = WorkerChanges(node.node_id, changes, node.needs)
+        if result.takes_memory and result.memory.fork_id:
+            self._memories[node.node_id] = result.memory
 
     async def land(self, node: GraphNode, call_id: ToolCallId) -> str:
         """Land with all others once they have ended; a sentence about this worker's changes, empty where it has none.
@@ -234,11 +240,8 @@ class Landings:
                 if left.pop(conflict.workers[-1], None) is not None:
                     self._refused[conflict.workers[-1]] = conflict.sentence
         try:
-            if self._into is not None:
-                await land_in_overlay(self._into, plan)
-            elif plan.writes:
-                await land(self._session.checkpoints, self._files, plan, call_id)
-        except WorkspaceError as error:
+            learned = await self._carry_out(plan, call_id)
+        except (WorkspaceError, BlockError) as error:
             self._refused |= dict.fromkeys(left, error.sentence)
             return
         for name, worker in left.items():
@@ -246,9 +249,36 @@ class Landings:
             others = [each.name for each in workers if each.changes and each is not worker and each.name in left]
             together = f", together with {', '.join(sorted(others))}" if others else ""
             also = f", {merged} merged with what changed meanwhile" if merged else ""
-            self._told[name] = (
-                f"Landed: {plural(len(worker.changes), 'file')}{also}{together}." if worker.changes else ""
-            )
+            files = f"Landed: {plural(len(worker.changes), 'file')}{also}{together}." if worker.changes else ""
+            self._told[name] = " ".join(filter(None, (files, merged_sentence(learned.get(name)))))
+
+    async def _carry_out(self, plan: LandingPlan, call_id: ToolCallId) -> "dict[str, MergeResult | None]":
+        """Write the files, and bring back what the workers learned; that, by their names.
+
+        Raises:
+            WorkspaceError: a file cannot be written; nothing was changed.
+            BlockError: what one learned cannot be brought back; nothing was changed.
+        """
+        memories = {name: self._memories[name] for name in plan.workers if name in self._memories}
+        learned: dict[str, MergeResult | None] = {}
+
+        def merge(tx: Transaction) -> None:
+            for name, memory in memories.items():
+                learned[name] = memory.merge(tx, self._turn_id)
+
+        async def merge_alone() -> None:
+            if memories:
+                await self._session.constellation.database.write(merge)
+
+        if self._into is not None:
+            await land_in_overlay(self._into, plan, merge_alone)
+        elif plan.writes or memories:
+            await land(self._session.checkpoints, self._files, plan, call_id, merge)
+        for name, memory in memories.items():
+            memory.merged(learned[name])
+        if memories and self._into is None:
+            await write_files(self._session)
+        return learned
 
     def _refuse_dependents(self, left: dict[str, WorkerChanges]) -> None:
         for node in self._graph.in_order():

@@ -4,6 +4,7 @@ Owns: which checks have to succeed, the one question about a result, and what th
 Must not know: how a worker runs, or how changes land.
 """
 
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallView, T
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked
 from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer, UserQuestion
 from pattern_acp.policy.decision import Mode
+from pattern_acp.session.subagents.memory import SubagentMemory, shown_memory
 from pattern_acp.tools.base import DELEGATE, DelegatedTask, Progress
 from pattern_acp.tools.file_changes import shown_change
 from pattern_acp.turn.budget import UserWaitTimer
@@ -31,6 +33,7 @@ from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 from pattern_acp.workspace.overlay import OverlayChange, OverlayFileSystem
 
 if TYPE_CHECKING:
+    from pattern_acp.memory.service.forking import MergeResult
     from pattern_acp.session.session import Session
 
 MOST_FAILED_ROUNDS = 3
@@ -48,6 +51,11 @@ _KINDS = {
     DROP: PermissionAnswer.REJECT_ONCE,
     CHANGES: PermissionAnswer.REJECT_ALWAYS,
 }
+
+WITHOUT_MEMORY = "without memory"
+"""Words behind `SOME` that leave out what the worker learned; `only memory` leaves out all files."""
+
+_ABOUT_MEMORY = re.compile(r"\b(without|only) memory\b", re.IGNORECASE)
 
 CHECKED_CHARACTERS = 4_000
 """Most characters of what checks said that the question shows."""
@@ -72,6 +80,7 @@ class ResultPorts(Struct, frozen=True):
     waits: UserWaitTimer
     checks: ConfiguredChecks
     interrupted: Callable[[], AbstractAsyncContextManager[None]]
+    memory: SubagentMemory
 
 
 class WorkerResult:
@@ -96,6 +105,8 @@ class WorkerResult:
         """True for a result in the background, which waits for `ask`."""
         self.is_settled = False
         """True once its changes may land."""
+        self.takes_memory = True
+        """False when the user left out what it learned."""
         self.wants_words = False
         """True when the user asked for changes and could not say there which: their next message does."""
         self.failed = False
@@ -110,6 +121,11 @@ class WorkerResult:
         self._turn_id, self._call_id = turn_id, call_id
 
     @property
+    def memory(self) -> SubagentMemory:
+        """Its memory, which lands with its changes."""
+        return self._ports.memory
+
+    @property
     def waiting_changes(self) -> tuple[OverlayChange, ...]:
         """Changes that are to land, or that the user wants otherwise."""
         return self.files.changes() if self.is_settled or self.wants_words else ()
@@ -118,15 +134,14 @@ class WorkerResult:
         """Check the changes and ask the user; words with which the worker is to continue, empty when there are none.
 
         Raises:
+            BlockError: what it learned cannot be read.
             DatabaseError: something could not be recorded.
         """
         self.sentence, self.is_settled = "", False
-        if self.files.is_clean:
-            self.is_settled = True
-            return ""
-        self.report = await self._run_checks()
-        if self.report.told:
-            return self._refuse_unchecked()
+        if not self.files.is_clean:
+            self.report = await self._run_checks()
+            if self.report.told:
+                return self._refuse_unchecked()
         self.is_settled = True
         return "" if self.asks_later else await self.ask()
 
@@ -134,12 +149,16 @@ class WorkerResult:
         """Ask the user about checked changes, where they want to be asked; words with which the worker is to continue.
 
         Raises:
+            BlockError: what it learned cannot be read.
             DatabaseError: something could not be recorded.
         """
-        if self.files.is_clean or not self._must_ask():
+        if not self._must_ask():
+            return ""
+        learned = await self.memory.learned()
+        if self.files.is_clean and learned is None:
             return ""
         before = len(self.files.changes())
-        words = await self._ask()
+        words = await self._ask(learned)
         left_out = before - len(self.files.changes())
         if self.is_settled and left_out and not self.files.is_clean:
             # What is left was never checked on its own.
@@ -180,11 +199,12 @@ class WorkerResult:
         output = sha256_hex("\n".join(outputs).encode("utf-8", "surrogatepass")) if outputs else ""
         return CheckReport(self._task.checks, exit_code, output, "\n".join(told))
 
-    async def _ask(self) -> str:
+    async def _ask(self, learned: "MergeResult | None") -> str:
         """Put the question; words for the worker to continue with."""
         changes, name = self.files.changes(), self._task.name
-        options = (ACCEPT, *((SOME,) if len(changes) > 1 else ()), CHANGES, DROP)
-        view = self._view(changes)
+        several = len(changes) + (learned is not None) > 1
+        options = (ACCEPT, *((SOME,) if several else ()), CHANGES, DROP)
+        view = self._view(changes, learned)
         recorder = self._ports.recorder
         asked = PermissionAsked(self._turn_id, self._call_id, view.title, options)
         await recorder.record(NewEvent(asked, Actor.SYSTEM))
@@ -197,25 +217,33 @@ class WorkerResult:
             label = label or (CHANGES if words else DROP)
             if label == CHANGES and not words:
                 words = await self._session.approver.put(UserQuestion(view, f"What should {name} change?", ())) or ""
-            chosen = await self._chosen(view, changes, words) if label == SOME else ()
-        said = "; ".join((label, *((words,) if words else ()), *(display_path(path, self._cwd) for path in chosen)))
+            chosen, takes_memory = tuple(change.path for change in changes), True
+            if label == SOME:
+                chosen, takes_memory = await self._chosen(view, changes, learned, words)
+        named = (display_path(path, self._cwd) for path in chosen) if label == SOME else ()
+        without = (WITHOUT_MEMORY,) if learned is not None and not takes_memory else ()
+        said = "; ".join((label, *((words,) if words else ()), *named, *without))
         answered = PermissionAnswered(self._turn_id, self._call_id, said)
         await recorder.record(NewEvent(answered, Actor.HUMAN, Origin.PERSON))
-        return self._follow(label, words, chosen)
+        return self._follow(label, words, chosen, learned, takes_memory=takes_memory)
 
-    def _follow(self, label: str, words: str, chosen: Sequence[str]) -> str:
+    def _follow(
+        self, label: str, words: str, chosen: Sequence[str], learned: "MergeResult | None", *, takes_memory: bool
+    ) -> str:
         added = f" They said: {words}" if words else ""
-        self.is_settled = False
+        self.is_settled, self.takes_memory = False, takes_memory
         if label == CHANGES and words:
             return asked_for(words)
         if label == ACCEPT:
             self.is_settled, self.sentence = True, f"The user accepted it.{added}"
-        elif label == SOME and chosen:
+        elif label == SOME and (chosen or (takes_memory and learned is not None)):
             changes = self.files.changes()
             rest = [change.path for change in changes if change.path not in chosen]
             self.files.put_back(rest)
-            names = ", ".join(display_path(path, self._cwd) for path in rest)
-            self.is_settled, self.sentence = True, f"The user accepted it without {names}." if rest else ""
+            left_out = [display_path(path, self._cwd) for path in rest]
+            left_out += ["what it learned"] if learned is not None and not takes_memory else []
+            names = ", ".join(left_out)
+            self.is_settled, self.sentence = True, f"The user accepted it without {names}." if left_out else ""
         elif label == CHANGES:
             # Where nothing works behind a prompt the model has to delegate again.
             self.wants_words = self._session.constellation.background is not None
@@ -233,11 +261,17 @@ class WorkerResult:
         answer = await self._session.approver.ask(ApprovalRequest(view, view.title, buttons))
         return next((each.name for each in buttons if each.answer is answer), DROP)
 
-    async def _chosen(self, view: ToolCallView, changes: Sequence[OverlayChange], words: str) -> tuple[str, ...]:
-        """The paths that the user named by words, or by one answer for each file."""
-        named = _named(words, [change.path for change in changes], self._cwd)
-        if named:
-            return named
+    async def _chosen(
+        self, view: ToolCallView, changes: Sequence[OverlayChange], learned: "MergeResult | None", words: str
+    ) -> tuple[tuple[str, ...], bool]:
+        """The paths that the user named by words, or by one answer for each file; and whether what it learned lands."""
+        paths, found = tuple(change.path for change in changes), _ABOUT_MEMORY.search(words)
+        if learned is not None and found is not None and found[1].lower() == "only":
+            return (), True
+        takes_memory = found is None
+        named = _named(_ABOUT_MEMORY.sub("", words), paths, self._cwd)
+        if named or (learned is not None and not takes_memory):
+            return named or paths, takes_memory
         take = ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Take it")
         leave = ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave it out")
         chosen: list[str] = []
@@ -247,15 +281,25 @@ class WorkerResult:
             each = ToolCallView(self._call_id, DELEGATE, title, view.kind, {}, (Location(change.path),), content)
             if (await self._session.approver.ask(ApprovalRequest(each, title, (take, leave)))).allows:
                 chosen.append(change.path)
-        return tuple(chosen)
+        if learned is not None:
+            title = f"{self._task.name}: take what it learned?"
+            content = tuple(map(TextContent, shown_memory(learned)))
+            each = ToolCallView(self._call_id, DELEGATE, title, view.kind, {}, content=content)
+            takes_memory = (await self._session.approver.ask(ApprovalRequest(each, title, (take, leave)))).allows
+        return tuple(chosen), takes_memory
 
-    def _view(self, changes: Sequence[OverlayChange]) -> ToolCallView:
-        lines = [f"**{self._task.name}** has finished: {plural(len(changes), 'changed file')}.", ""]
+    def _view(self, changes: Sequence[OverlayChange], learned: "MergeResult | None") -> ToolCallView:
+        name, files = self._task.name, plural(len(changes), "changed file")
+        lines = [f"**{name}** has finished: {files}.", ""]
         lines += [f"- {display_path(change.path, self._cwd)}{_kind_of(change)}" for change in changes]
+        memory, title = shown_memory(learned), f"{name}: accept {files}?"
+        if learned is not None:
+            lines += ["", memory[0]]
+            lines += [f"- `{block.label}`" for block in learned.blocks]
+            title = f"{name}: accept {files} and what it learned?" if changes else f"{name}: accept what it learned?"
         lines += ["", *(f"`{line}` succeeded." for line in self.report.lines)]
         text = cut_middle("\n".join(lines).strip(), CHECKED_CHARACTERS).text
-        title = f"{self._task.name}: accept {plural(len(changes), 'changed file')}?"
-        content = (TextContent(text), *_diffs(changes[:FILES_SHOWN]))
+        content = (TextContent(text), *_diffs(changes[:FILES_SHOWN]), *map(TextContent, memory[1:]))
         locations = tuple(Location(change.path) for change in changes)
         return ToolCallView(self._call_id, DELEGATE, title, ToolKind.EDIT, {}, locations, content)
 
