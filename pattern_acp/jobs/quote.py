@@ -83,12 +83,13 @@ def quotes_for(
 def _quote(terms: JobTerms, reach: Reach, candidate: QuoteCandidate, base_tokens: int) -> JobQuote:
     changed = max(len(reach.likely) or _UNKNOWN_FILES, reach.steps)
     read = min((reach.bytes or _UNKNOWN_BYTES * changed) // 4, _READ_TOKENS)
-    # A look around, reading and changing each file, and a second try after each check.
-    requests = 3 + 2 * changed + 2 * len(terms.checks)
-    written = requests * _ANSWER + changed * _WRITTEN
-    fresh = base_tokens + read + requests * _RESULT
-    # Half of what is read is in the conversation on average, in every request again.
-    again = requests * (base_tokens + (read + requests * (_RESULT + _ANSWER)) // 2)
+    workers, checks = min(terms.workers, changed), len(terms.checks)
+    # With workers, the conversation itself gives the files away, reads reports, and makes up for failed checks.
+    parts = [_conversation(0 if workers else changed, 0 if workers else read, checks, base_tokens)]
+    shares = [changed // workers + (number < changed % workers) for number in range(workers)]
+    parts += [_conversation(share, read * share // changed, 0, base_tokens) for share in shares]
+    requests, fresh = sum(part.requests for part in parts), sum(part.fresh for part in parts)
+    again, written = sum(part.again for part in parts), sum(part.written for part in parts)
     info = candidate.model
     cached = again if info.cache_read_price or info.is_free else 0
     percent = candidate.percent
@@ -102,6 +103,26 @@ def _quote(terms: JobTerms, reach: Reach, candidate: QuoteCandidate, base_tokens
         percent,
         len(candidate.past),
         info.prices,
+    )
+
+
+class _Conversation(Struct, frozen=True):
+    """Tokens that a conversation reads once, reads `again` with later requests, and writes."""
+
+    requests: int
+    fresh: int
+    again: int
+    written: int
+
+
+def _conversation(changed: int, read: int, checks: int, base_tokens: int) -> _Conversation:
+    """The conversation that changes so many files and reads so many tokens of them."""
+    # A look around, reading and changing each file, and a second try after each check.
+    requests = 3 + 2 * changed + 2 * checks
+    # Half of what is read is in the conversation on average, in every request again.
+    again = requests * (base_tokens + (read + requests * (_RESULT + _ANSWER)) // 2)
+    return _Conversation(
+        requests, base_tokens + read + requests * _RESULT, again, requests * _ANSWER + changed * _WRITTEN
     )
 
 
@@ -155,6 +176,7 @@ def plan_of(terms: JobTerms, reached: Reach, quotes: Sequence[JobQuote]) -> tupl
     checks = ", ".join(f"`{check}`" for check in terms.checks)
     most = max(quote.requests for quote in quotes)
     reach = f", {plural(reached.files, 'file')} in reach" if reached.files else ""
+    workers = f", with those of {plural(terms.workers, 'worker')}" if terms.workers else ""
     return (
         f"Read {plural(len(reached.likely), 'file')} that the goal is likely about: {named}."
         if reached.likely
@@ -163,7 +185,7 @@ def plan_of(terms: JobTerms, reached: Reach, quotes: Sequence[JobQuote]) -> tupl
         f"Done when these, which the agent itself runs, exit with 0: {checks}."
         if terms.checks
         else "Done when the model says so.",
-        f"About {plural(most, 'model request')}.",
+        f"About {plural(most, 'model request')}{workers}.",
     )
 
 

@@ -168,7 +168,8 @@ class JobOffers:
         for task in tasks:
             reach = await reach_of(session, replace(terms, goal=task.task, paths=task.paths or terms.paths))
             model = shared.models.resolve(model_for(task.kind, state.settings.delegate, state.model.qualified))[1]
-            (quote,) = quotes_for(replace(terms, checks=task.checks), reach, [await self._as(model)], base_tokens=base)
+            own = replace(terms, checks=task.checks, workers=0)
+            (quote,) = quotes_for(own, reach, [await self._as(model)], base_tokens=base)
             parts.append(
                 (f"{task.kind.capitalize()} {task.name or task.kind}: about {price_text(quote)}.", quote, reach)
             )

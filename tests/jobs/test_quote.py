@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from pattern_acp.jobs.quote import QuoteCandidate, Reach, quotes_for
-from pattern_acp.journal.job_events import JobTerms
+from pattern_acp.journal.job_events import JobQuote, JobTerms
 from pattern_acp.providers.base import ModelInfo
 
 
@@ -40,3 +40,16 @@ def test_the_past_of_a_persona_counts_and_the_model_that_was_asked_for_comes_fir
     (quotes,) = found
     assert (quotes[0].persona, quotes[0].model) == first
     assert len(quotes) == len(candidates)
+
+
+def test_each_worker_counts_as_a_conversation_of_its_own_and_there_are_no_more_than_files():
+    reach = Reach(files=9, likely=("a.py", "b.py", "c.py"), bytes=60_000)
+
+    def quote(workers: int) -> JobQuote:
+        terms = JobTerms("Do it", checks=("pytest -q",), workers=workers)
+        return quotes_for(terms, reach, [candidate("me", "small", 3_000_000)], base_tokens=10_000)[0]
+
+    alone, two, three, eight = map(quote, (0, 2, 3, 8))
+    assert [one.requests for one in (alone, two, three)] == [11, 5 + 7 + 5, 5 + 5 + 5 + 5]
+    assert eight == three
+    assert alone.tokens < two.tokens < three.tokens
