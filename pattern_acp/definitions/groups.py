@@ -294,6 +294,8 @@ def _check_watch(table: Mapping[str, object]) -> None:
     allowed = parse_allowance(str(table["max"]))
     if allowed is None or not allowed.is_limited:
         raise _MistakeError("max", "a watch needs a limit, such as 0.50 USD")
+    if 0 in {allowed.micro_units, allowed.tokens}:
+        raise _MistakeError("max", "a watch that may spend nothing never works; name an amount, such as 0.50 USD")
     for pattern in patterns:
         try:
             compile_glob(pattern, "/")

@@ -102,6 +102,8 @@ WATCH = '[w]\nkind = "watch"\nwakes = "a"\n'
         ),
         (f"{WATCH}tasks = true", "w: a watch needs max: an amount"),
         (f'{WATCH}tasks = true\nmax = "off"', ":5:7: w.max: a watch needs a limit, such as 0.50 USD"),
+        (f'{WATCH}tasks = true\nmax = "0 tokens"', ":5:7: w.max: a watch that may spend nothing never works"),
+        (f'{WATCH}tasks = true\nmax = "0.50 USD, 0 tokens"', "w.max: a watch that may spend nothing never works"),
         (f'{WATCH}tasks = true\nmax = "much"', "w.max: it must be an amount such as"),
         (f"{WATCH}max = 1", "w: a watch needs something to watch: files, blocks or tasks = true"),
         (f'{WATCH}max = 1\nfiles = ["{"{a,b}" * 8}"]', "w.files: The braces stand for more than"),
