@@ -226,7 +226,7 @@ def _explain(arguments: Policy, process: Process) -> int:
         parts = (
             Paragraph(f"{decision.verdict}: {decision.reason}"),
             Paragraph(f"layer {layer_of(decision)}, rule {decision.source or decision.rule}, {_confined(decision)}"),
-            Paragraph(f"Something else would change it: {what_would_change(decision)}"),
+            Paragraph(f"What would change this decision: {what_would_change(decision)}"),
         )
         facts = _described(line, policy.mode, decision)
         show_answer(ShownFacts(facts, parts), process, as_json=arguments.json or text in {"-", ""})

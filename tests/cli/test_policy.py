@@ -50,7 +50,7 @@ def test_the_rules_of_the_project_and_the_sandbox_are_part_of_an_explanation(tmp
     assert rows[1]["decision"] == ("allow" if rows[1]["sandboxed"] else "ask")
     words = policy(tmp_path, "explain", "git status").stdout.decode()
     assert words.startswith("allow: It only reads")
-    assert "would change it: reading_commands" in words
+    assert "What would change this decision: reading_commands" in words
 
 
 def test_a_file_of_rules_is_checked_with_line_and_column_and_its_cases_are_tried(tmp_path: Path):
