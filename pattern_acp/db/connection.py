@@ -64,6 +64,8 @@ class _Call(Generic[T]):
         # A loop that has ended takes no answer, and nobody waits for one.
         with suppress(RuntimeError):
             self.future.get_loop().call_soon_threadsafe(self._answer)
+        # Behind the answer, since it takes as long as several commits.
+        self._driver.shorten_log()
 
     def _answer(self) -> None:
         if self.future.done():
@@ -358,7 +360,7 @@ async def open_database(
         return _facts(driver, version)
 
     writer, reader = worker_connections(
-        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, is_lean=is_lean),
+        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, is_lean=is_lean, shortens_log=True),
         ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, query_only=True, is_lean=is_lean),
     )
     database: Database | None = None

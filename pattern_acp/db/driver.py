@@ -22,9 +22,10 @@ from typing import TypeVar
 import apsw
 from msgspec import Struct
 
-from pattern_acp.db.errors import DatabaseNewerError, DatabaseUnreachableError, translate
+from pattern_acp.db.errors import DatabaseBusyError, DatabaseNewerError, DatabaseUnreachableError, translate
 from pattern_acp.db.raw import RawConnection, connect
 from pattern_acp.db.transaction import Transaction, open_transaction
+from pattern_acp.domain.errors import DatabaseError
 
 _ENDINGS = ("", "-wal", "-shm")
 """The file, its write-ahead log, and the memory in which processes that share it agree. The one who opens the name
@@ -274,6 +275,12 @@ _BUSY_TIMEOUT_MS = 250
 _REWRITE_TIMEOUT_MS = 5_000
 """Longest wait for other processes when the file is written again; the one who asked for it is waiting too."""
 
+_LOG_PAGES = 1_000
+"""Pages of 4 KB by which the write-ahead log grows before it is moved into the file."""
+
+_READERS_TIMEOUT_MS = 100
+"""Longest wait for those who still read from the log, so that it can start over. Nobody writes meanwhile."""
+
 _FIRST_PAUSE_SECONDS = 0.001
 _LONGEST_PAUSE_SECONDS = 0.05
 
@@ -314,10 +321,15 @@ class ApswConnection:
         busy_seconds: float,
         query_only: bool = False,
         is_lean: bool = False,
+        shortens_log: bool = False,
     ) -> None:
-        """`is_lean` takes little memory, at the price of slower searches."""
+        """`is_lean` takes little memory, at the price of slower searches.
+
+        With `shortens_log` its user calls `shorten_log` after writes; otherwise SQLite does the same within commits.
+        """
         self.path = path
         self._is_lean = is_lean
+        self._shortens_log = shortens_log
         self.read_only = read_only
         self.query_only = query_only or read_only
         self.vector_version: str | None = None
@@ -326,6 +338,9 @@ class ApswConnection:
         self._opened: OpenedFile | None = None
         self._write_lock = FairWriteLock(path)
         self._is_stopped = False
+        self._log_pages = 0
+        self._long_log = _LOG_PAGES
+        """Pages from which the log is moved."""
 
     @property
     def raw(self) -> RawConnection:
@@ -383,6 +398,8 @@ class ApswConnection:
             raw.pragma("schema_version")
         if self.query_only:
             raw.pragma("query_only", 1)
+        elif self._shortens_log:
+            raw.set_wal_hook(self._note_log)
 
     def write(self, function: Callable[[Transaction], T]) -> T:
         """Run `function` inside BEGIN IMMEDIATE … COMMIT; roll back on any exception.
@@ -483,6 +500,38 @@ class ApswConnection:
             self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
             raise translate(error, self.path) from error
+
+    def shorten_log(self) -> None:
+        """Move a write-ahead log that has become long into the file, and let it start over; otherwise do nothing.
+
+        For when nobody waits: it writes 4 MB. A log starts over when all of it is in the file and nobody reads from it.
+        Where several processes always read, that moment has to be waited for. SQLite's own way is to move what is new
+        with each further commit until it comes by chance: that was every fifth commit of eight processes.
+        """
+        if self._raw is None or self._log_pages < self._long_log:
+            return
+        self._long_log = self._log_pages + _LOG_PAGES
+        try:
+            # Most of it, while others may write.
+            self.checkpoint()
+            self._raw.set_busy_timeout(_READERS_TIMEOUT_MS)
+            try:
+                self._raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+            finally:
+                self._raw.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        except (DatabaseBusyError, apsw.BusyError):
+            # Another process does it, or somebody reads for long; it is tried again when the log has grown.
+            return
+        except (DatabaseError, apsw.Error) as error:
+            # Nothing is lost: all of it is in the log. What is wrong with the file, the next write says.
+            logger.warning("the write-ahead log could not be moved into the constellation: %s", type(error).__name__)
+
+    def _note_log(self, _connection: object, _name: str, pages: int) -> int:
+        if pages < self._log_pages:
+            # It started over.
+            self._long_log = _LOG_PAGES
+        self._log_pages = pages
+        return apsw.SQLITE_OK
 
     def close(self) -> None:
         """Close; harmless when closed.

@@ -94,6 +94,10 @@ class RawConnection(Protocol):
         """Load an extension; the system's file ending may be left out."""
         ...
 
+    def set_wal_hook(self, called: Callable[[object, str, int], int], /) -> None:
+        """Have a function called after each commit with the pages in the write-ahead log, instead of moving it."""
+        ...
+
     def wal_checkpoint(self, dbname: str | None = None, mode: int = 0) -> tuple[int, int]:
         """Move the write-ahead log into the file."""
         ...

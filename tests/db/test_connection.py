@@ -264,6 +264,53 @@ async def test_a_reader_never_waits_for_a_writer():
                 release.set()
 
 
+def log_size(database: Database) -> int:
+    return Path(f"{database.path}-wal").stat().st_size
+
+
+async def test_a_log_that_has_become_long_starts_over_though_another_process_has_read_from_it():
+    async with (
+        temporary_constellation() as constellation,
+        open_database(constellation.path, clock=constellation.clock) as other,
+    ):
+        sizes: list[int] = []
+        for number in range(10):
+            await constellation.database.write(lambda tx, name=f"{number}": add_blob(tx, name, 2_000_000))
+            await other.read(blob_names)
+            sizes.append(log_size(constellation.database))
+        # Two of them fill a log of 4 MB; the next but one overwrites it from its beginning.
+        assert max(sizes) < 9_000_000
+        assert len(await other.read(blob_names)) == 10
+
+
+async def test_a_log_that_somebody_reads_from_grows_until_they_have_ended():
+    entered, release = threading.Event(), threading.Event()
+
+    def slow(tx: Transaction) -> None:
+        blob_names(tx)
+        entered.set()
+        release.wait(30)
+
+    async with (
+        temporary_constellation() as constellation,
+        open_database(constellation.path, clock=constellation.clock) as other,
+    ):
+        database = constellation.database
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                await database.write(lambda tx: add_blob(tx, "read"))
+                group.start_soon(other.read, slow)
+                await anyio.to_thread.run_sync(entered.wait, 30)
+                for number in range(4):
+                    await database.write(lambda tx, name=f"{number}": add_blob(tx, name, 5_000_000))
+                release.set()
+        grown = log_size(database)
+        assert grown > 20_000_000
+        for number in range(4, 8):
+            await database.write(lambda tx, name=f"{number}": add_blob(tx, name, 5_000_000))
+        assert log_size(database) < grown
+
+
 async def test_a_read_cannot_write():
     async with temporary_constellation() as constellation:
         with pytest.raises(DatabaseReadOnlyError):
