@@ -108,13 +108,14 @@ class Indexer:
         Raises:
             DatabaseError: the constellation cannot be read or written.
         """
-        waits = not self._embedder.is_immediate
-        early = await self._embed(text, hurried=hurried, beside=beside, waits=waits)
+        is_immediate = self._embedder.is_immediate
+        early = await self._embed(text, hurried=hurried, beside=beside, waits=not is_immediate)
         if early is None:
             return None, await self._database.read(lambda tx: look(tx, None))
+        may_wait = is_immediate and not hurried
 
         def look_at_once(tx: Transaction) -> tuple[T] | None:
-            if (not waits and _is_awaited(tx, early.table, beside)) or without_speakers(tx, text) != text:
+            if (may_wait and _is_awaited(tx, early.table, beside)) or without_speakers(tx, text) != text:
                 return None
             return (look(tx, early),)
 
@@ -127,7 +128,8 @@ class Indexer:
     async def query(self, text: str, *, hurried: bool = False, beside: str = "") -> QueryVector | None:
         """The vector of a query, after what an immediate embedder still had to do; None: go by words alone.
 
-        A `hurried` one waits `HURRIED_SECONDS` at most, and not for other texts: a model may have to be loaded first.
+        A `hurried` one waits `HURRIED_SECONDS` at most, and not for other texts: a model may have to be loaded first,
+        and where several sessions talk, what one of them stores would be embedded in the turns of all others.
         `beside` is the source that the query leaves out, a session's own messages: it does not wait for those alone.
         Names of speakers are no part of the vector.
 
@@ -144,11 +146,11 @@ class Indexer:
             return None
         try:
             table = await self._open()
-            if self._embedder.is_immediate:
-                if waits and await self._database.read(lambda tx: _is_awaited(tx, table, beside)):
+            if waits and not hurried:
+                if not self._embedder.is_immediate:
+                    await self._catch_up_with_fresh(table)
+                elif await self._database.read(lambda tx: _is_awaited(tx, table, beside)):
                     await self.catch_up(CATCH_UP)
-            elif waits and not hurried:
-                await self._catch_up_with_fresh(table)
             with anyio.fail_after(HURRIED_SECONDS if hurried else QUERY_SECONDS):
                 (vector,) = await self._embedder.embed((text,), TextUse.QUERY)
         except EmbedderError as error:

@@ -180,13 +180,18 @@ def is_waiting_beside(tx: Transaction, table: VectorTable, source: str) -> bool:
 
 
 def store_vectors(tx: Transaction, table: VectorTable, made: Sequence[tuple[QueuedText, Vector]]) -> int:
-    """Store vectors of texts that `waiting` gave, and say how many; texts that changed or went since are left out."""
+    """Store vectors of texts that `waiting` gave, and say how many.
+
+    Texts that changed or went since are left out, and those that another process has stored the vector of.
+    """
     if made:
         _note_dimensions(tx, table, len(made[0][1]))
     stored = 0
     for one, values in made:
         row = tx.one(_QUERIES["read_entry"], {"id": one.entry})
         if row is None or columns.text(row[0]) != one.text:
+            continue
+        if not tx.execute(_QUERIES["unqueue"], {"model": table.model, "entry": one.entry}):
             continue
         fields: dict[str, SqlValue] = {
             "entry": one.entry,
@@ -197,7 +202,6 @@ def store_vectors(tx: Transaction, table: VectorTable, made: Sequence[tuple[Queu
             "seq": row[1],
         }
         tx.execute(_QUERIES["store_vector"], fields)
-        tx.execute(_QUERIES["unqueue"], {"model": table.model, "entry": one.entry})
         stored += 1
     return stored
 

@@ -103,6 +103,22 @@ async def test_a_query_does_not_wait_for_texts_of_the_source_that_it_leaves_out(
     assert (await indexer.state()).waiting == 0
 
 
+async def test_what_is_recalled_for_a_prompt_does_not_wait_for_what_other_sessions_say(constellation: Constellation):
+    await constellation.database.write(lambda tx: say(tx, "Use keys.", "Authentication is by key."))
+    indexer = Indexer(constellation.database, HashedNgrams(), constellation.clock)
+    await indexer.state()
+    writes = constellation.database.writes
+    vector, found = await indexer.ask(
+        "authentication",
+        lambda tx, vector: search(tx, "authentication", Filters(("me",)), limit=5, now_ms=NOW, vector=vector),
+        hurried=True,
+        beside="s0",
+    )
+    assert vector is not None
+    assert [one.text for one in found] == ["Authentication is by key."]
+    assert (constellation.database.writes, (await indexer.state()).waiting) == (writes, 2)
+
+
 async def test_a_question_about_a_speaker_is_embedded_without_the_name(constellation: Constellation):
     await constellation.database.write(lambda tx: say(tx, *(f"Marta: Note {number}." for number in range(20))))
     embedder = SlowEmbedder()

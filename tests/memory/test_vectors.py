@@ -296,6 +296,17 @@ async def test_a_text_that_changed_while_it_was_embedded_waits_again(constellati
     assert await constellation.database.write(run) == (0, 1)
 
 
+async def test_what_another_process_embedded_meanwhile_is_not_written_again(constellation: Constellation):
+    def run(tx: Transaction) -> tuple[list[int], int]:
+        say(tx, "first", 1)
+        table = table_for(tx, constellation, "python")
+        made = [(one, unit([1.0] * 8)) for one in waiting(tx, table, 10)]
+        stored = [store_vectors(tx, table, made) for _ in range(2)]
+        return stored, count_waiting(tx, table, 10)
+
+    assert await constellation.database.write(run) == ([1, 0], 0)
+
+
 async def test_a_server_that_gives_other_vectors_now_makes_everything_wait(constellation: Constellation):
     def run(tx: Transaction) -> tuple[int, list[int]]:
         say(tx, "one", 1)
