@@ -23,7 +23,7 @@ from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import DatabaseError, JournalError
 from pattern_acp.journal.events import CheckpointTaken, Event, SessionRewound, SubagentRecorded, TurnEnded
 from pattern_acp.journal.reader import Recorded, count_prompts, is_prompt, read_stream
-from pattern_acp.journal.redact import newest_redaction
+from pattern_acp.journal.redact import is_redacted_after, newest_redaction
 
 
 def active_events(recorded: Sequence[Recorded], *, upto: int | None = None) -> list[Recorded]:
@@ -169,6 +169,8 @@ def _shared(tx: Transaction, lineage: tuple[Ancestor, ...], kinds: Sequence[type
 
 def newest_redaction_of_history(tx: Transaction, session_id: str, *, after: int) -> int:
     """The number of the event behind the newest redaction of the session or of what it shares; `after` for none."""
+    if not is_redacted_after(tx, after):
+        return after
     streams = (session_id, *(ancestor.session_id for ancestor in ancestors(tx, session_id)))
     return max(newest_redaction(tx, stream, after=after) for stream in streams)
 

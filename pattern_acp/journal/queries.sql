@@ -182,6 +182,10 @@ SELECT coalesce(max(seq), 0) FROM events;
 -- The events of one audited redaction, in the order of the events.
 SELECT event_seq, payload_hash FROM redactions WHERE last_seq = :last_seq ORDER BY event_seq;
 
+-- name: is_redacted_after
+-- Whether anything was redacted behind an event.
+SELECT 1 FROM redactions WHERE last_seq > :after LIMIT 1;
+
 -- name: newest_redaction
 -- The event behind the newest redaction of a stream, of those after another; NULL without one. The redactions are gone
 -- through first, which CROSS JOIN says: there are hardly any, and events of a stream thousands.

@@ -162,6 +162,11 @@ def redacted_among(tx: Transaction, seqs: Sequence[int]) -> frozenset[int]:
     return frozenset(_numbers(tx.all(QUERIES["redacted_among"], {"seqs": json.dumps(list(seqs))})))
 
 
+def is_redacted_after(tx: Transaction, after: int) -> bool:
+    """True when there is a redaction behind an event's number, of any stream; every request asks, few have one."""
+    return tx.one(QUERIES["is_redacted_after"], {"after": after}) is not None
+
+
 def newest_redaction(tx: Transaction, stream: str, *, after: int) -> int:
     """The number of the event behind the newest redaction of a stream; `after` when none came after that."""
     row = tx.one(QUERIES["newest_redaction"], {"stream": stream, "after": after})

@@ -330,12 +330,16 @@ def without_speakers(tx: Transaction, query: str) -> str:
 
 def _speakers(tx: Transaction, names: Collection[str]) -> list[str]:
     """Those of some names in lower case that say who speaks."""
-    speakers: list[str] = []
-    for name in names:
+    return [name for name in names if _is_speaker(tx, name)]
+
+
+def _is_speaker(tx: Transaction, name: str) -> bool:
+    # One search asks for the query's vector and for its words.
+    asked = (_is_speaker, name)
+    if asked not in tx.found:
         rows = tx.all(_QUERIES["newest_with"], {"match": match_expression((name,)), "limit": _SPEAKER_SAMPLE})
-        if is_speaker(name, [columns.text(row[0]) for row in rows]):
-            speakers.append(name)
-    return speakers
+        tx.found[asked] = is_speaker(name, [columns.text(row[0]) for row in rows])
+    return bool(tx.found[asked])
 
 
 MOSTLY_THE_SAME = 0.75
