@@ -3,6 +3,7 @@
     python benchmarks/turns_many_processes.py --processes 8 --turns 500
 
 A turn is two model calls of the scripted provider, a file read and a write of memory (a repeat from the second on).
+The first turn of each agent is a row of its own, as in `turn.py`: it loads the program, in all agents at once.
 Issue 5, section 6: nobody sees an error, 99 of 100 commits wait at most 250 ms for others, and nothing is lost.
 """
 
@@ -68,17 +69,20 @@ def measure(folder: Path, processes: int, turns: int) -> None:
     title = (
         f"{processes} processes, {turns} turns each: {seconds:.0f} s, {processes * turns / seconds:.1f} turns a second"
     )
-    took = [each for editor in editors for each in editor.turns]
+    first = [editor.turns[0] for editor in editors]
+    took = [each for editor in editors for each in editor.turns[1:]]
     print_table(
         title,
         [
-            Row("a turn, as its editor sees it", took, "ms"),
+            Row("a first turn, as its editor sees it", first, "ms"),
+            Row("a later turn", took, "ms"),
             Row("wait of a commit for other processes", waits, "ms"),
         ],
     )
     verdict = "met" if percentile(waits, 0.99) <= WAIT_MS else "missed"
     size = sum(each.stat().st_size for each in constellation(folder).parent.iterdir() if each.is_file())
-    print(f"99th percentile of a turn {percentile(took, 0.99) / percentile(took, 0.5):.1f} times the median (target 3)")
+    spread = percentile(took, 0.99) / percentile(took, 0.5)
+    print(f"99th percentile of a later turn {spread:.1f} times the median (target 3)")
     print(
         f"99th percentile of {len(waits):,} waits {percentile(waits, 0.99):.0f} ms (target {WAIT_MS:.0f}: {verdict}), "
         f"longest {max(waits):.0f} ms; processor time a turn "
