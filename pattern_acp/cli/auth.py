@@ -6,7 +6,6 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 import anyio
 import anyio.to_thread
@@ -28,7 +27,7 @@ from pattern_acp.credentials.model import Credential, KeySource, SignInRefusedEr
 from pattern_acp.credentials.oauth import OFFLINE, DeviceCode
 from pattern_acp.credentials.signing_in import sign_in_with_browser, sign_in_with_device
 from pattern_acp.domain.canonical import Json
-from pattern_acp.domain.clock import SystemClock, local_minute
+from pattern_acp.domain.clock import SystemClock, local_minute, utc_second
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.endpoints import sent_openly
 from pattern_acp.web.searching import VENDORS, key_owner
@@ -290,11 +289,5 @@ def _as_json(name: str, used: bool, source: KeySource) -> dict[str, Json]:  # no
         "tier": source.tier.value,
         "from": source.where,
         "lastFour": source.last_four,
-        "expiresAt": _expiry(source.expires_at_ms) or None,
+        "expiresAt": None if source.expires_at_ms is None else utc_second(source.expires_at_ms),
     }
-
-
-def _expiry(at_ms: int | None) -> str:
-    if at_ms is None:
-        return ""
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,5 @@
 """`pattern-acp mcp`: sign in at an MCP server over HTTP, show list logins, forget one. It never shows one."""
 
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import anyio
@@ -16,7 +15,7 @@ from pattern_acp.commands.document import Paragraph, ShownFacts, Table, columns
 from pattern_acp.config.providers import show_url
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import Json
-from pattern_acp.domain.clock import local_minute
+from pattern_acp.domain.clock import local_minute, utc_second
 from pattern_acp.mcp_servers.logins import LOGIN_PREFIX, can_login, login_key
 
 
@@ -107,7 +106,7 @@ def _status(servers: dict[str, McpServerSettings], logins: StoredLogins, process
                 "url": key.removeprefix(LOGIN_PREFIX).partition("#")[0],
                 "login": entry is not None,
                 "keptIn": entry.place if entry is not None else None,
-                "expiresAt": _expiry(ends_ms) if ends_ms else None,
+                "expiresAt": utc_second(ends_ms) if ends_ms else None,
             }
         )
     cells = tuple(
@@ -123,7 +122,3 @@ def _status(servers: dict[str, McpServerSettings], logins: StoredLogins, process
     nothing = Paragraph("config.toml has no MCP server over HTTP, and there is no login at any.")
     shown = Table(columns("Server", "Address", "Login", "From", "Expires"), cells) if rows else nothing
     return show_answer(ShownFacts(rows, (shown,)), process, as_json=as_json)
-
-
-def _expiry(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

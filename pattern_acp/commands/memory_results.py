@@ -33,6 +33,7 @@ from pattern_acp.memory.freshness import is_stale, stale_sentence
 from pattern_acp.memory.history import Write
 from pattern_acp.memory.path_notes import PathNote, Status, head_of, last_day
 from pattern_acp.memory.permissions import Isolation, isolation_sentence
+from pattern_acp.memory.schemas.forms import describe
 from pattern_acp.memory.service.access import NO_GOOD_MATCH, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, ForgottenReport
 from pattern_acp.memory.service.history import (
@@ -293,6 +294,8 @@ class Shown(Result, frozen=True):
     label: str
     scope: str
     description: str
+    form: str
+    """Its content besides free text."""
     limit: int
     version: int
     newest: int
@@ -309,7 +312,7 @@ class Shown(Result, frozen=True):
         is_newest = self.version == self.newest
         return (
             Heading(self.label, f"{self.scope}, {len(self.text):,} of {self.limit:,} characters"),
-            *((Paragraph(self.description, "dim"),) if is_newest else ()),
+            *((Paragraph(f"{self.description} {self.form}".strip(), "dim"),) if is_newest else ()),
             Body(self.text or "(empty)"),
             *((Paragraph(self.stale, "note"),) if self.stale else ()),
             Paragraph(f"Version {self.version} of {self.newest}, {write.at}, {write.what} by {write.who}{because}."),
@@ -324,6 +327,7 @@ def version_shown(version: BlockVersion, *, now_ms: int) -> Shown:
         block.key.label,
         block.key.scope.value,
         block.description,
+        describe(block.schema),
         block.limit,
         write.number,
         block.head_update,

@@ -28,6 +28,11 @@ def local_minute(at_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ms / 1000))
 
 
+def utc_second(at_ms: int) -> str:
+    """A moment as `2026-11-27T13:05:33Z`, for a program."""
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def local_hour(at_ms: int) -> int:
     """The hour of the day, from 0 to 23, in the time zone of this machine."""
     return time.localtime(at_ms / 1000).tm_hour

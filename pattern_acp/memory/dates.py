@@ -86,6 +86,16 @@ class Days(Struct, frozen=True, order=True):
         return first, last - 1
 
 
+def local_bounds(day: date) -> tuple[int, int]:
+    """The first and the last millisecond of a day in the machine's zone; in UTC where the machine knows no zone."""
+    try:
+        return Days(day, day).bounds(None)
+    except (OverflowError, OSError, ValueError):
+        # 9999-12-31, for never, has no day after it, and Windows knows no zone before 1970.
+        first = (day - date(1970, 1, 1)) // timedelta(milliseconds=1)
+        return first, first + 24 * 3_600_000 - 1
+
+
 def day_at(at_ms: int, zone: tzinfo | None) -> date:
     """The day of a moment."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone).date()

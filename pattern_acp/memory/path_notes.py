@@ -19,7 +19,7 @@ from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.access import Actor
-from pattern_acp.domain.clock import day_of, local_minute
+from pattern_acp.domain.clock import day_began_ms, day_of, local_minute
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.globs import Glob, compile_glob
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
@@ -27,6 +27,7 @@ from pattern_acp.domain.tool_calls import Advised
 from pattern_acp.journal.leases import host_name
 from pattern_acp.memory.archive import ArchivalEntry, EntryRefusedError, load_entry
 from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.dates import local_bounds
 from pattern_acp.memory.freshness import is_stale
 
 _QUERIES = load_queries("pattern_acp.memory")
@@ -121,14 +122,13 @@ class PathNote(Struct, frozen=True):
 
 
 def end_of_day(text: str) -> int:
-    """The moment after a day written like 2026-12-31, in UTC.
+    """The moment after a day written like 2026-12-31, in the time zone of this machine.
 
     Raises:
         ValueError: it is no day.
     """
-    # A time behind the day is left out. Counted in days, since 9999-12-31, for never, has no day after it.
-    day = datetime.fromisoformat(text.strip()).date()
-    return (day - _EPOCH.date() + timedelta(days=1)) // timedelta(milliseconds=1)
+    # A time behind the day is left out.
+    return local_bounds(datetime.fromisoformat(text.strip()).date())[1] + 1
 
 
 _SPAN = re.compile(r"(\d{1,5})\s*(min|m|h|d)")
@@ -142,9 +142,18 @@ def end_of_span(text: str, now_ms: int) -> int | None:
 
 
 def last_day(until_ms: int) -> str:
-    """The day that `end_of_day` got."""
-    # Not `fromtimestamp`, which knows nothing before 1970 on Windows.
-    return (_EPOCH + timedelta(milliseconds=until_ms - 1)).date().isoformat()
+    """The day that `end_of_day` got, or on which a span ends."""
+    try:
+        return day_of(until_ms - 1)
+    except (OverflowError, OSError, ValueError):
+        return (_EPOCH + timedelta(milliseconds=until_ms - 1)).date().isoformat()
+
+
+def _ends_with_day(until_ms: int) -> bool:
+    try:
+        return day_began_ms(until_ms) == until_ms
+    except (OverflowError, OSError, ValueError):
+        return until_ms % _DAY_MS == 0
 
 
 def head_of(bound: PathNote) -> str:
@@ -152,7 +161,7 @@ def head_of(bound: PathNote) -> str:
     terms = bound.terms
     parts = [terms.kind.value, f"{terms.severity} severity", *((", ".join(terms.paths),) if terms.paths else ())]
     if terms.until_ms is not None:
-        is_day = terms.until_ms % _DAY_MS == 0
+        is_day = _ends_with_day(terms.until_ms)
         parts.append(f"until {last_day(terms.until_ms) if is_day else local_minute(terms.until_ms)}")
     if terms.host:
         parts.append("on this machine" if terms.host == host_name() else f"on the machine {terms.host}")

@@ -5,7 +5,6 @@ is stored (session/stored.py) or searched (session/searching.py).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -16,7 +15,7 @@ from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.access import Actor, Origin
-from pattern_acp.domain.clock import Clock, IdFactory, SessionId, local_minute
+from pattern_acp.domain.clock import Clock, IdFactory, SessionId, local_minute, utc_second
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal import sessions
 from pattern_acp.journal.codec import MissingSessionError
@@ -121,13 +120,13 @@ class SessionList(Result, frozen=True):
 
     @property
     def value(self) -> object:
-        """The facts of each; times are UTC."""
+        """The facts of each; a time is ISO 8601 in UTC."""
         return [
             {
                 "id": one.row.session_id,
                 "title": one.row.title,
                 "cwd": one.row.cwd,
-                "updated": datetime.fromtimestamp(one.row.updated_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M"),
+                "updated": utc_second(one.row.updated_ms),
                 "status": one.status.value,
                 "messages": one.row.message_count,
                 "preview": one.preview,
@@ -180,7 +179,7 @@ class PassagePage(Result, frozen=True):
 
     @property
     def value(self) -> object:
-        """The facts of each; a day is UTC."""
+        """The facts of each; a day is that of the machine's zone."""
         return [{"id": h.session_id, "title": h.title, "turn": h.turn, "at": h.day, "text": h.text} for h in self.hits]
 
 

@@ -8,7 +8,6 @@ beside it; so importing a file again finds the tasks that it made.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Literal, TypeAlias, cast
 
 import msgspec
@@ -16,6 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from pattern_acp.domain.canonical import sha256_hex
+from pattern_acp.domain.clock import utc_second
 from pattern_acp.domain.errors import TaskError
 from pattern_acp.tasks.model import BOXES, LONGEST_TITLE, Task, TaskEffort, TaskPatch, TaskSource, TaskStatus, TaskStep
 
@@ -404,11 +404,7 @@ def _issue(task: Task) -> dict[str, object]:
         "assignees": [{"login": task.owner}] if task.owner else [],
         "body": task.description,
         "url": source.url,
-        "createdAt": _utc(task.created_ms),
-        "closedAt": None if task.completed_ms is None else _utc(task.completed_ms),
+        "createdAt": utc_second(task.created_ms),
+        "closedAt": None if task.completed_ms is None else utc_second(task.completed_ms),
     }
     return {**issue, "id": f"{task.id}:{_mark(_draft_of_issue('', 1, issue))}"}
-
-
-def _utc(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

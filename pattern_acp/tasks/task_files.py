@@ -7,12 +7,12 @@ nothing that changes without the task, so that the differences of a file are tho
 import csv
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import NoReturn, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.errors import TaskError
 from pattern_acp.domain.tool_calls import PlanPriority
 from pattern_acp.memory.merging import merge_texts
@@ -175,9 +175,8 @@ class Reading(Struct, frozen=True):
 
 
 def _comment(comment: TaskComment) -> str:
-    time = datetime.fromtimestamp(comment.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     words = re.sub(r"\s*\n\s*", "\n", comment.text.replace("\r\n", "\n").strip())
-    return f"{time} {' '.join(comment.author.replace(':', ' ').split())}: {words}"
+    return f"{local_minute(comment.at_ms)} {' '.join(comment.author.replace(':', ' ').split())}: {words}"
 
 
 def _said(comment: str) -> str:

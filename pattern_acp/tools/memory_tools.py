@@ -7,7 +7,6 @@ it, so every undo, redo and rollback asks, once, with the diff.
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import PurePosixPath, PureWindowsPath
@@ -38,7 +37,7 @@ from pattern_acp.memory.service.access import (
     MemoryHit,
     OperationRule,
 )
-from pattern_acp.memory.service.search import repeats, without_repeats
+from pattern_acp.memory.service.search import day_bounds, repeats, without_repeats
 from pattern_acp.policy.approver import Wording
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
@@ -63,8 +62,6 @@ DEFAULT_HITS = 8
 
 MOST_LOOKED_AT = 40
 """Hits that are counted, more than the model can ask for."""
-
-_DAY_MS = 24 * 3_600_000
 
 
 class SearchKind(StrEnum):
@@ -143,20 +140,17 @@ def _narrowing(asked: MemorySearchArguments) -> MemoryFilter:
         scope=asked.scope or "",
         kinds=tuple(asked.kinds),
         session=asked.session,
-        since_ms=_day_ms(asked.since, "since"),
-        until_ms=None if not asked.until else (_day_ms(asked.until, "until") or 0) + _DAY_MS - 1,
+        since_ms=_bounds(asked.since, "since")[0] if asked.since else None,
+        until_ms=_bounds(asked.until, "until")[1] if asked.until else None,
     )
 
 
-def _day_ms(text: str, name: str) -> int | None:
-    """The first moment of a date, in UTC; a time behind the date is left out."""
-    if not text:
-        return None
+def _bounds(text: str, name: str) -> tuple[int, int]:
+    """The first and the last millisecond of a date of this machine's zone; a time behind the date is left out."""
     try:
-        day = datetime.fromisoformat(text[:10]).replace(tzinfo=UTC)
+        return day_bounds(text[:10])
     except ValueError:
         raise ToolInputError(f"`{name}` is no date", advice="write it like 2026-11-27.") from None
-    return int(day.timestamp() * 1000)
 
 
 async def _read_asked(asked: MemoryReadArguments, context: ToolContext, progress: Progress) -> ToolOutcome:

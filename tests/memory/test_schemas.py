@@ -297,4 +297,7 @@ def test_a_schema_is_described_for_the_model():
     assert describe(TEXT) == ""
     assert describe(PROFILE).startswith("Fields: name (text, required), age (number, 0…150), ok (boolean), ")
     assert describe(NOTES).startswith("Sections: about: Who; todo: a list; facts: fields: name (text, required)")
-    assert describe(LogSchema(shown=3)) == "A log; entries are only appended, and the last 3 are shown."
+    assert describe(LogSchema(shown=3)) == (
+        "A log, its times in UTC; entries are only appended, and the last 3 are shown."
+    )
+    assert describe(MapSchema((FieldSpec("since", FieldKind.TIMESTAMP),))) == "Fields: since (timestamp in UTC)."

@@ -5,7 +5,7 @@ import pytest
 from pattern_acp.commands.memory import SEARCH
 from pattern_acp.commands.parameters import CommandMisusedError, Value, read_slash
 from pattern_acp.memory.service.access import EVERYTHING, MemoryFilter
-from pattern_acp.memory.service.search import first_ms, narrowing_of
+from pattern_acp.memory.service.search import day_bounds, narrowing_of
 
 
 def read_recall(typed: str) -> tuple[Value, MemoryFilter]:
@@ -13,9 +13,6 @@ def read_recall(typed: str) -> tuple[Value, MemoryFilter]:
     kinds = found["kinds"]
     assert isinstance(kinds, tuple)
     return found["query"], narrowing_of(kinds, *(str(found[name]) for name in ("scope", "since", "until")))
-
-
-DAY_MS = 24 * 3_600_000
 
 
 def test_words_alone_are_looked_for_everywhere_even_with_dashes():
@@ -29,7 +26,7 @@ def test_options_in_front_narrow_it():
         "--kind user --kind=superseded  --scope project --since 2026-11-01 --until 2026-11-02 port"
     )
     assert query == "port"
-    since, until = first_ms("2026-11-01"), first_ms("2026-11-02") + DAY_MS - 1
+    since, until = day_bounds("2026-11-01")[0], day_bounds("2026-11-02")[1]
     assert narrowing == MemoryFilter("project", ("user", "superseded"), since_ms=since, until_ms=until)
 
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.tool_calls import PlanPriority
 from pattern_acp.tasks.model import (
     LinkKind,
@@ -42,7 +43,7 @@ TASK = Task(
 NAMES = {"task_b": "13"}
 READING = Reading("user", 9_000, lambda task_id: NAMES.get(task_id, task_id), lambda ref: f"task_{ref}")
 
-FILE = """---
+FILE = f"""---
 task: 12
 title: Write the parser
 status: in_progress
@@ -73,7 +74,7 @@ and more
 
 ## Comments
 
-- 2026-11-29 17:55 ana: one
+- {local_minute(1_795_974_946_279)} ana: one
   two
 """
 

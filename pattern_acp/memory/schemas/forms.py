@@ -31,6 +31,7 @@ from pattern_acp.memory.schemas.types import (
     CompositeSchema,
     CompositeState,
     ContentError,
+    FieldKind,
     FieldSpec,
     ListSchema,
     ListState,
@@ -263,7 +264,9 @@ def describe(schema: BlockSchema) -> str:
             limit = f" of at most {most} items" if most is not None else ""
             return f"A list{limit}{_records(fields)}."
         case LogSchema(fields=fields, shown=shown):
-            return f"A log; entries are only appended, and the last {shown} are shown{_records(fields)}."
+            return (
+                f"A log, its times in UTC; entries are only appended, and the last {shown} are shown{_records(fields)}."
+            )
         case TreeSchema():
             return "An outline."
         case CompositeSchema(sections=sections):
@@ -288,7 +291,7 @@ def _fields(fields: tuple[FieldSpec, ...]) -> str:
 
 
 def _field(field: FieldSpec) -> str:
-    words = [field.kind.value]
+    words = ["timestamp in UTC" if field.kind is FieldKind.TIMESTAMP else field.kind.value]
     if field.required:
         words.append("required")
     if field.read_only:

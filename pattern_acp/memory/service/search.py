@@ -6,7 +6,7 @@ know: how passages are found or ranked.
 
 import re
 from collections.abc import Callable, Iterable, Set
-from datetime import datetime
+from datetime import date
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.archive import load_entry
 from pattern_acp.memory.blocks import MemoryFork, Scope, owner_outside
+from pattern_acp.memory.dates import local_bounds
 from pattern_acp.memory.embeddings import EmbeddingModel
 from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, TASK_ID, EntryKind, Filters
 from pattern_acp.memory.freshness import is_stale, stale_lines
@@ -287,8 +288,6 @@ def _title(tx: Transaction, found: SearchResult) -> str:
 SCOPES = tuple(scope.value for scope in Scope)
 """Whose memory is searched."""
 
-_DAY_MS = 24 * 3_600_000
-
 
 def narrowing_of(kinds: tuple[str, ...], scope: str = "", since: str = "", until: str = "") -> MemoryFilter:
     """The limits; what is empty limits nothing. Both days are in, and in the time zone of this machine.
@@ -299,15 +298,15 @@ def narrowing_of(kinds: tuple[str, ...], scope: str = "", since: str = "", until
     return MemoryFilter(
         scope=scope,
         kinds=kinds,
-        since_ms=first_ms(since) if since else None,
-        until_ms=first_ms(until) + _DAY_MS - 1 if until else None,
+        since_ms=day_bounds(since)[0] if since else None,
+        until_ms=day_bounds(until)[1] if until else None,
     )
 
 
-def first_ms(day: str) -> int:
-    """Return the start of a day such as 2026-11-28 here, in milliseconds since 1970-01-01 UTC.
+def day_bounds(day: str) -> tuple[int, int]:
+    """Return the first and the last millisecond of a day such as 2026-11-28 here, counted from 1970-01-01 UTC.
 
     Raises:
         ValueError: it is no day.
     """
-    return int(datetime.fromisoformat(day).timestamp() * 1000)
+    return local_bounds(date.fromisoformat(day))
