@@ -477,7 +477,7 @@ LINES_NAMED = 10
 class ApplyPatchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of apply_patch."""
 
-    input: Annotated[str, Meta(min_length=1, description="The whole patch, from *** Begin Patch to *** End Patch.")]
+    input: Annotated[str, Meta(min_length=1, description="From *** Begin Patch to *** End Patch.")]
 
 
 class ApplyPatch:
@@ -485,7 +485,7 @@ class ApplyPatch:
 
     spec = ToolSpec(
         "apply_patch",
-        "Edit, add, move and delete files with a patch. When one hunk does not fit exactly, nothing is changed.",
+        "Edit, add, move or delete files by a patch. If one hunk does not fit, nothing changes.",
         input_schema(ApplyPatchArguments),
         free_form="input",
     )

@@ -220,7 +220,7 @@ class SearchText:
     spec = ToolSpec(
         "search_text",
         "Search unignored files for a Python regex (\\n spans lines), best files first.",
-        input_schema(SearchTextArguments, unlisted=("offset",)),
+        input_schema(SearchTextArguments),
     )
     kind = ToolKind.SEARCH
     changes_things = False

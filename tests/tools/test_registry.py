@@ -110,6 +110,7 @@ def test_a_model_plans_with_the_tool_that_it_was_trained_on_or_with_a_task(
     ("tool", "arguments"),
     [
         ("read_file", {"pages"}),
+        ("search_text", {"offset", "form"}),
         ("code_map", {"kinds"}),
         ("job", {"key"}),
         ("memory_read", {"history", "version"}),
