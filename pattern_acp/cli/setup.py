@@ -25,6 +25,7 @@ from pattern_acp.cli.doctor import run_doctor
 from pattern_acp.cli.output import OutputClosed, printable, write_line, write_sentence
 from pattern_acp.cli.rendering import show_parts
 from pattern_acp.commands.document import Diff
+from pattern_acp.config.providers import SHOWN_NAMES
 from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.errors import PatternError, WorkspaceError
@@ -334,6 +335,7 @@ def _laid_out(value: Json, margin: str, step: str) -> str:
     return short.replace("\n", f"\n{margin}")
 
 
+_NEXT = "Talk with it here: pattern-acp chat. In your editor, choose Pattern in the list of agents."
 _NOT_WRITTEN = "Nothing was written: there is no terminal to ask in. With --yes all of it is written."
 
 
@@ -346,15 +348,12 @@ def run_setup(arguments: Setup, process: Process) -> int:
         write_line()
         # Read again: a key, or a folder, may be new.
         run_doctor(Doctor(arguments.flags), start_process(arguments.flags, process.environ))
+        write_sentence(_NEXT if asks.can_ask or arguments.yes else _NOT_WRITTEN)
     except OutputClosed:
         return EXIT_OK
     except (KeyboardInterrupt, EOFError):
         write_line()
         return EXIT_CANCELLED
-    if not asks.can_ask and not arguments.yes:
-        write_sentence(_NOT_WRITTEN)
-    else:
-        write_sentence("Talk with it here: pattern-acp chat. In your editor, choose Pattern in the list of agents.")
     return EXIT_OK if well else EXIT_ERROR
 
 
@@ -383,15 +382,26 @@ def _provider(arguments: Setup, process: Process, asks: _Questions) -> bool:
     known = _with_keys(process)
     write_sentence("No model can be used yet. These providers take a key:")
     names = list(known)
+    width = max(map(len, names), default=0)
     for number, name in enumerate(names, 1):
-        write_line(f"  {number:>2}  {name}")
+        write_line(f"  {number:>2}  {name:<{width}}  {SHOWN_NAMES.get(name, '')}".rstrip())
     write_sentence("A server on this machine (Ollama, LM Studio, llama-server) needs none: start it, and it is found.")
     while answer := asks.line("Number or name of your provider (Enter: none for now): "):
-        name = names[int(answer) - 1] if answer.isdecimal() and 0 < int(answer) <= len(names) else answer.lower()
+        name = meant_provider(answer, names)
         if name in known:
             return run_auth(Auth(arguments.flags, "login", name), process) == EXIT_OK
         write_sentence(f"{printable(answer)!r} is not in the list. Others are tables of config.toml, see `models`.")
     return True
+
+
+def meant_provider(answer: str, names: Sequence[str]) -> str:
+    """Return the provider that a number, its name, or a word of what users know it by means; else the answer."""
+    if answer.isdecimal() and 0 < int(answer) <= len(names):
+        return names[int(answer) - 1]
+    asked = answer.lower()
+    words = {name: re.findall(r"[a-z.]+", SHOWN_NAMES.get(name, "").lower()) for name in names}
+    known = [name for name in names if asked in words[name]]
+    return known[0] if asked not in names and len(known) == 1 else asked
 
 
 def _with_keys(process: Process) -> dict[str, ProviderSettings]:

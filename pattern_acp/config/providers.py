@@ -105,6 +105,23 @@ ONLY_BY_TABLE = frozenset({"github", "azure"})
 """Presets that a key in the environment does not set up: GITHUB_TOKEN is there for other things, and Azure has an
 address for each customer."""
 
+SHOWN_NAMES: Mapping[str, str] = {
+    "anthropic": "Anthropic (Claude)",
+    "openai": "OpenAI (GPT)",
+    "gemini": "Google (Gemini)",
+    "openrouter": "OpenRouter (models of many vendors)",
+    "mistral": "Mistral AI (Mistral, Devstral)",
+    "deepseek": "DeepSeek",
+    "moonshot": "Moonshot AI (Kimi)",
+    "zai": "Z.ai (GLM)",
+    "groq": "Groq (open models)",
+    "xai": "xAI (Grok)",
+    "github": "GitHub Models",
+    "azure": "Microsoft Azure OpenAI",
+    "bedrock": "Amazon Bedrock (Claude)",
+}
+"""Vendors and models of providers, as users know them."""
+
 SIGN_IN: tuple[ProviderSettings, ...] = tuple(
     preset for preset in PRESETS.values() if preset.needs_key and preset.base_url
 )
