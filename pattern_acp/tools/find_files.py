@@ -249,6 +249,7 @@ async def _search(
     is_whole = not (looks_readable(target.path) and looks_readable(target.resolved))
     text = await _text_of_file(target, context)
     is_file = text is not None or await anyio.to_thread.run_sync(Path(target.path).is_file)
+    most = MOST_MATCHES if is_file else MOST_OF_FILE
     try:
         matches = await search_text(
             target.path,
@@ -257,7 +258,7 @@ async def _search(
             case_sensitive=asked.case_sensitive,
             context=asked.context_lines if asked.form is SearchForm.LINES else 0,
             limit=MOST_MATCHES,
-            file_limit=MOST_MATCHES if is_file else MOST_OF_FILE,
+            file_limit=most,
             may_read=any_file if is_whole else looks_readable,
             # The one who may search the one file may see it by any of its names.
             may_show=any_file if is_whole or is_file else is_shown,
@@ -268,9 +269,9 @@ async def _search(
     found = by_relevance(matches.lines)
     by_line = is_file and asked.form is SearchForm.LINES
     shown, rest = _lines_of_one(found, asked) if by_line else _page(found, asked)
-    counted = _counted(matches)
+    counted = _counted(matches, at_least=any(file.count > most for file in found))
     hits = [line for lines in shown for line in lines.lines if line.is_match]
-    body = [line for lines in shown for line in _shown(lines, asked.form, context.cwd)]
+    body = [line for lines in shown for line in _shown(lines, asked.form, context.cwd, most)]
     return ToolOutcome(
         cut_middle("\n".join([counted, *body, *rest, *_left_out(matches, context.cwd)]), context.result_limit).text,
         content=(TextContent(counted),),
@@ -363,22 +364,24 @@ def _first_matches(file: FileMatches, most: int) -> FileMatches:
     return replace(file, lines=tuple(kept))
 
 
-def _shown(file: FileMatches, form: SearchForm, cwd: str) -> list[str]:
+def _shown(file: FileMatches, form: SearchForm, cwd: str, most: int) -> list[str]:
     path = display_path(file.path, cwd)
     if form is SearchForm.FILES:
         return [path]
     if form is SearchForm.COUNT:
-        return [f"{path}: {file.count:,}{'+' if file.count > MOST_OF_FILE else ''}"]
+        return [f"{path}: {min(file.count, most):,}{'+' if file.count > most else ''}"]
     left = file.count - sum(line.is_match for line in file.lines)
-    more = [f"[{plural(left, 'more line')} in this file; search it by its path]"] if left > 0 else []
+    least = "at least " if file.count > most else ""
+    more = [f"[{least}{plural(left, 'more line')} in this file; search it by its path]"] if left > 0 else []
     return [*_grouped(file.lines, cwd), *more]
 
 
-def _counted(matches: Matches) -> str:
+def _counted(matches: Matches, *, at_least: bool) -> str:
     if matches.match_count == 0:
         return "No line matches, but the search was cut off for time." if matches.stopped else "No line matches."
     files = plural(matches.file_count, "file")
-    counted = f"{plural(matches.match_count, 'line')} in {files}"
+    counted = f"{'at least ' if at_least else ''}{plural(matches.match_count, 'line')} in {files}"
+    counted = counted[:1].upper() + counted[1:]
     stopped = {
         "": "",
         "limit": "; there are more, narrow the search",

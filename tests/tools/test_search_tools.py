@@ -8,7 +8,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.tools.base import ToolFailedError
-from pattern_acp.tools.find_files import FindFiles, ListDirectory, SearchText, counted_files
+from pattern_acp.tools.find_files import MOST_OF_FILE, FindFiles, ListDirectory, SearchText, counted_files
 from pattern_acp.workspace.errors import EditorRefusedError
 from pattern_acp.workspace.search import FoundFile, SearchHits
 from tests.support.tools import tool_bench
@@ -259,3 +259,12 @@ async def test_a_single_file_that_the_editor_refuses_to_read_is_not_searched_on_
     bench.files.habits.error = EditorRefusedError("The editor did not read it.")
     with pytest.raises(EditorRefusedError):
         await bench.call(SearchText(), pattern="two", path="src/b.py")
+
+
+async def test_a_count_that_was_cut_off_in_a_long_file_says_so(tmp_path: Path):
+    (tmp_path / "long.txt").write_text("word\n" * (MOST_OF_FILE + 50), encoding="utf-8")
+    (tmp_path / "short.txt").write_text("word\n", encoding="utf-8")
+    text = (await tool_bench(tmp_path).call(SearchText(), pattern="word", form="count")).text
+    assert text == "At least 402 lines in 2 files:\nlong.txt: 400+\nshort.txt: 1"
+    text = (await tool_bench(tmp_path).call(SearchText(), pattern="word", form="count", path="long.txt")).text
+    assert text == "450 lines in 1 file:\nlong.txt: 450"
