@@ -304,6 +304,20 @@ def test_an_edit_in_the_words_of_another_agent_is_ours(value: JsonObject):
 
 
 @pytest.mark.parametrize(
+    ("value", "ours"),
+    [
+        ({"label": "project", "content": "x"}, {"label": "project", "text": "x"}),
+        ({"fact": "x"}, {"text": "x"}),
+        ({"old_string": "x", "new_string": "y"}, {"old_text": "x", "text": "y"}),
+        ({"text": "x", "content": "y"}, {"text": "x", "content": "y"}),
+    ],
+)
+def test_what_other_agents_call_the_text_of_a_note_is_ours(value: JsonObject, ours: JsonObject):
+    schema: JsonObject = {"type": "object", "properties": {"label": {}, "text": {}, "old_text": {}}}
+    assert fit_to_schema(value, schema).value == ours
+
+
+@pytest.mark.parametrize(
     "value",
     [
         {"path": "a.py", "old_string": "x"},
@@ -329,6 +343,7 @@ def test_a_property_of_its_own_is_never_read_as_another():
         ("Bash", "run_command"),
         ("functions.exec_command", "run_command"),
         ("str_replace", "edit_file"),
+        ("str_replace_based_edit_tool", "edit_file"),
         ("Grep", "search_text"),
         ("TodoWrite", ""),
         ("python", ""),
