@@ -225,6 +225,12 @@ def weight_of(text: str, query: QueryOfTurns) -> float:
     return weight
 
 
+def says_nothing(text: str) -> bool:
+    """True when a text has words and none of them is telling, as in “OK, I did it.”."""
+    words = _WORD.findall(text.lower())
+    return bool(words) and all(word in _UNTELLING for word in words)
+
+
 def says_little(text: str) -> bool:
     """True when a text has fewer telling words than one sentence of content has."""
     return sum(word not in _UNTELLING for word in _WORD.findall(text.lower())) < ENOUGH_WORDS // 2

@@ -114,6 +114,14 @@ async def test_a_question_of_before_recalls_its_answer_and_not_itself():
         assert "Which port" not in recalled
 
 
+async def test_an_answer_that_says_nothing_is_not_recalled_for_its_question():
+    provider = ScriptedProvider([says("OK, I did it."), says("Done.")])
+    async with running_agent(provider) as agent:
+        await remember(agent, "The zeppelin parser reads nested lists on Windows.")
+        await remember(agent, "The zeppelin parser reads nested lists on Windows.")
+        assert "<recalled>" not in provider.requests[1].volatile
+
+
 async def test_what_the_agent_announced_before_a_call_is_not_recalled():
     note = says("I look at the zeppelin parser.") + calls("run_command", command="true")
     provider = ScriptedProvider([note, says("The zeppelin parser reads nested lists now."), says("That.")])

@@ -32,6 +32,7 @@ from pattern_acp.memory.recall import (
 )
 from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.sharing import shared_sources
+from pattern_acp.memory.turns import says_nothing
 from pattern_acp.memory.vectors import QueryVector
 
 KNOWS_MEANING = 0.5
@@ -135,7 +136,7 @@ class SessionSearch:
                 continue
             if one.kind not in _MESSAGES or not repeats_query(query, one.text):
                 others.append(one)
-            elif one.kind == "user" and (answer := answer_to(tx, one)) is not None:
+            elif one.kind == "user" and (answer := answer_to(tx, one)) is not None and not says_nothing(answer.text):
                 others.append(answer)
         return tuple(others)
 
