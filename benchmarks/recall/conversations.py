@@ -73,10 +73,12 @@ class Question:
 
     text: str
     kind: str
-    """words, single, reply, date or hops."""
+    """words, single, reply, date, hops, or mistaken where it names the wrong speaker."""
     evidence: frozenset[str]
     half: int
     now: datetime
+    scene: str
+    """Questions of one scene are found or missed together, so they say less than as many of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +172,11 @@ class _Maker:
         for number, text in scene.questions:
             kind = "reply" if number > 1 else "single"
             self._questions.append(
-                Question(_filled(text, x, y, values), kind, frozenset({ids[number - 1]}), half, self._end)
+                Question(_filled(text, x, y, values), kind, frozenset({ids[number - 1]}), half, self._end, scene.name)
             )
         for when, number, text in scene.dated:
             asked = _filled(text, x, y, {**values, **_named(when, self._at, self._random)})
-            self._questions.append(Question(asked, "date", frozenset({ids[number - 1]}), half, self._end))
+            self._questions.append(Question(asked, "date", frozenset({ids[number - 1]}), half, self._end, scene.name))
         for (mark, line), one in zip(scene.lines, ids, strict=True):
             words = [
                 word
@@ -184,7 +186,7 @@ class _Maker:
             if len(words) >= 4:
                 asked = " ".join(self._random.sample(words, k=3)).lower()
                 text = f"What did {x if mark == 'X' else y} say about {asked}?"
-                self._questions.append(Question(text, "words", frozenset({one}), half, self._end))
+                self._questions.append(Question(text, "words", frozenset({one}), half, self._end, scene.name))
         for number, one in enumerate(ids, start=1):
             self._evidence.setdefault((scene.name, by_first, number), []).append(one)
 
@@ -196,7 +198,9 @@ class _Maker:
                 name, _, number = part.rpartition(" ")
                 evidence.update(self._evidence.get((name, by_first, int(number)), ()))
             half = names.index(parts[0].rpartition(" ")[0]) % 2
-            self._questions.append(Question(_filled(text, x, y, {}), "hops", frozenset(evidence), half, self._end))
+            self._questions.append(
+                Question(_filled(text, x, y, {}), "hops", frozenset(evidence), half, self._end, text)
+            )
 
     def _say(self, text: str, *, by_first: bool, **values: str) -> str:
         speaker, other = self._people if by_first else self._people[::-1]

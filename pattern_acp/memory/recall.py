@@ -480,8 +480,8 @@ WEIGHED = 50
 FACT_MEANING = 0.8
 """Share of meaning for blocks and archival entries: short facts are asked for in other words than theirs."""
 
-MESSAGE_MEANING = 0.6
-"""Share of meaning for messages."""
+MESSAGE_MEANING = 0.75
+"""Share of meaning for messages, of the trust in the embedder."""
 
 IDENTIFIER_MEANING = 0.3
 """Share of meaning when the query names an identifier: then the words are meant as they are written."""
@@ -563,7 +563,8 @@ def share_of_meaning(kind: str, query: QueryFacts) -> float:
     talk a few words in common say more than in facts.
     """
     is_fact = kind in FACT_KINDS
-    usual = IDENTIFIER_MEANING if query.names_identifier else FACT_MEANING if is_fact else MESSAGE_MEANING
+    usual = FACT_MEANING if is_fact else MESSAGE_MEANING * query.trust
+    usual = IDENTIFIER_MEANING if query.names_identifier else usual
     missing = 1.0 - query.coverage if is_fact else max(0.0, 1.0 - 2.0 * query.coverage)
     return min(query.trust, usual + (1.0 - usual) * missing)
 

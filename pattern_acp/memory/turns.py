@@ -20,8 +20,9 @@ NEIGHBOUR_REACH = 6
 """Entries apart, at most, that two messages of a session may be stored to count as neighbours; between them lie other
 sessions' entries and further passages of the same message."""
 
-SPREAD = (0.4, 0.2)
-"""Parts of a turn's score that the turns beside it get, and those behind these."""
+SPREAD = ((-1, 0.4), (-2, 0.3), (1, 0.2), (2, 0.1))
+"""Parts of the score of the turns before and after it that a turn gets. An answer comes after its question, and “them”
+after what it means."""
 
 WINDOW = 2
 """Turns on each side that a window has."""
@@ -70,10 +71,9 @@ def spread_of(places: Sequence[TurnPlace], scores: Sequence[float]) -> dict[int,
         best = [max(scores[number] for number in turn) for turn in run]
         for at, turn in enumerate(run):
             sum_of = 0.0
-            for distance, part in enumerate(SPREAD, start=1):
-                for other in (at - distance, at + distance):
-                    if 0 <= other < len(run):
-                        sum_of += part * best[other]
+            for distance, part in SPREAD:
+                if 0 <= at + distance < len(run):
+                    sum_of += part * best[at + distance]
             if sum_of > 0.0:
                 given.update(dict.fromkeys(turn, sum_of))
     return given

@@ -85,15 +85,16 @@ def test_meaning_alone_finds_a_fact_and_is_told():
     [
         ("archival", QueryFacts(), 0.8),
         ("block", QueryFacts(), 0.8),
-        ("user", QueryFacts(), 0.6),
-        ("assistant", QueryFacts(), 0.6),
+        ("user", QueryFacts(), 0.75),
+        ("assistant", QueryFacts(), 0.75),
         ("block", QueryFacts(names_identifier=True), 0.3),
         ("user", QueryFacts(names_identifier=True), 0.3),
         ("block", QueryFacts(trust=0.3), 0.3),
+        ("user", QueryFacts(trust=0.8), 0.6),
         ("block", QueryFacts(coverage=0.5), 0.9),
         ("block", QueryFacts(coverage=0.0), 1.0),
-        ("user", QueryFacts(coverage=0.5), 0.6),
-        ("user", QueryFacts(coverage=0.25), 0.8),
+        ("user", QueryFacts(coverage=0.5), 0.75),
+        ("user", QueryFacts(coverage=0.25), 0.875),
         ("user", QueryFacts(coverage=0.0), 1.0),
     ],
 )
@@ -137,4 +138,4 @@ def test_scores_are_ordered_and_of_a_known_size(facts: list[tuple[float, float |
     ranked = rank(candidates, now_ms=NOW, query=query)
     scores = [one.score for one in ranked]
     assert scores == sorted(scores, reverse=True)
-    assert all(0.0 < score <= (1.0 + 2 * sum(SPREAD)) * 1.25 + 1e-9 for score in scores)
+    assert all(0.0 < score <= (1.0 + sum(dict(SPREAD).values())) * 1.25 + 1e-9 for score in scores)

@@ -39,7 +39,14 @@ def test_pieces_of_one_message_are_one_turn():
 
 def test_a_score_spreads_to_two_turns_on_each_side():
     given = spread_of(turns(1, 2, 3, 4), [1.0, 0.0, 0.0, 0.0])
-    assert given == {1: SPREAD[0], 2: SPREAD[1]}
+    parts = dict(SPREAD)
+    assert given == {1: parts[-1], 2: parts[-2]}
+
+
+def test_a_turn_gets_more_of_what_was_said_before_it_than_of_what_came_after():
+    given = spread_of(turns(1, 2, 3, 4, 5), [0.0, 0.0, 1.0, 0.0, 0.0])
+    assert given[3] > given[1]
+    assert given[4] > given[0] > 0.0
 
 
 def test_a_window_has_the_words_of_the_turns_around():
