@@ -598,6 +598,20 @@ CREATE TABLE forked_blocks (
 
 CREATE INDEX forked_blocks_by_origin ON forked_blocks (origin);
 
+CREATE TABLE replica_forgettings (
+    id TEXT NOT NULL,
+    target TEXT NOT NULL,                -- name of a constellation that has not followed
+    at_ms INTEGER NOT NULL,              -- when it was forgotten
+    sealed BLOB NOT NULL,                -- the words, encrypted with a key that is not in this file
+    PRIMARY KEY (id, target)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE replica_marks (
+    source TEXT PRIMARY KEY,             -- name of the other constellation of this machine
+    upto INTEGER NOT NULL,               -- its event up to which its user's memory is here
+    hash TEXT NOT NULL                   -- the hash of that event: another one there, such as of a backup, is read anew
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE sync_device (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     device TEXT NOT NULL,                -- what this device is called there: random

@@ -26,6 +26,7 @@ from pattern_acp.domain.clock import Clock, IdFactory
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.leases import host_name
 from pattern_acp.memory.secrets import SecretMask
+from pattern_acp.memory.service.forget import Tell
 from pattern_acp.sync.forgetting import (
     Following,
     drop_heard,
@@ -129,8 +130,8 @@ class MemoryExchange:
         self._ids = ids
         self._host = host or host_name()
 
-    async def run(self) -> ExchangeReport:
-        """MemoryExchange once. One window of a constellation does it at a time.
+    async def run(self, tell: Tell | None = None) -> ExchangeReport:
+        """Exchange once. One window of a constellation does it at a time. `tell`: see `Following`.
 
         Raises:
             SyncError: the folder or server cannot be used, or another window exchanges and does not come to an end.
@@ -143,7 +144,8 @@ class MemoryExchange:
             report = ExchangeReport()
             await self._receive(device, names, report)
             # Before anything goes: a segment says that what those it has seen forgot is forgotten here.
-            report.forgotten, left = await Following(self._database, self._key, self._clock, self._ids).run()
+            following = Following(self._database, self._key, self._clock, self._ids, tell=tell)
+            report.forgotten, left = await following.run()
             report.notes += left
             await self._send(device, names, report)
             return report

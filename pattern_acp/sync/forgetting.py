@@ -8,7 +8,7 @@ of sync, which is not in this file: then the record goes. It stays `HEARD_MS` at
 read the segments is not known yet. What comes meanwhile from a device that has not followed is looked through again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +19,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import Clock, IdFactory
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
-from pattern_acp.memory.service.forget import ForgottenReport, ForgottenWords, MemoryForgetting
+from pattern_acp.memory.service.forget import ForgottenReport, ForgottenWords, MemoryForgetting, Tell
 from pattern_acp.memory.service.history import HistoryScope
 from pattern_acp.session.redaction import KEPT_SOURCES
 from pattern_acp.sync.outgoing import QUERIES, Sharing
@@ -103,20 +103,21 @@ def change_key(tx: Transaction, old: bytes, new: bytes) -> None:
     """Encrypt the records with another key."""
     for record in _records(tx):
         if forgetting := _open(old, record):
-            row: dict[str, SqlValue] = {"id": record.id, "sealed": _sealed(new, forgetting)}
+            row: dict[str, SqlValue] = {"id": record.id, "sealed": sealed(new, forgetting)}
             tx.execute(QUERIES["seal_forgetting"], row)
 
 
 class Following:
     """Forgets here what other devices forgot."""
 
-    def __init__(self, database: Database, key: bytes, clock: Clock, ids: IdFactory) -> None:
-        scope = HistoryScope((), CONSTELLATION_STREAM, Actor.IMPORT, Origin.WORKSPACE, ids.peer())
+    def __init__(
+        self, database: Database, key: bytes, clock: Clock, ids: IdFactory, *, tell: Tell | None = None
+    ) -> None:
+        """`tell` notes what is followed here for other constellations of this machine."""
         self._database = database
         self._key = key
-        self._forgetting = MemoryForgetting(
-            database, scope, clock=clock, parameters=parameter_names, tasks=OF_TASKS, sources=KEPT_SOURCES
-        )
+        self._tell = tell
+        self._forgetting = forgetting_in(database, clock, ids)
 
     async def run(self) -> tuple[int, list[str]]:
         """Follow what is not followed yet: how many took something from here, and sentences about what is left.
@@ -133,7 +134,7 @@ class Following:
                 notes.append("What another device forgot cannot be read with this key: forget it here too.")
                 continue
             try:
-                report = await self._forgetting.follow(forgetting.words, lambda tx, one=record: _follow(tx, one))
+                report = await self._forgetting.follow(forgetting.words, self._noting(record, forgetting))
             except PatternError as error:
                 if error.failure_code.startswith("database"):
                     raise
@@ -144,33 +145,51 @@ class Following:
                 notes += _left(report)
         return count, notes
 
+    def _noting(self, record: _Record, forgetting: Forgetting) -> Callable[[Transaction], None]:
+        def note(tx: Transaction) -> None:
+            tx.execute(QUERIES["follow_forgetting"], {"id": record.id, "followed": 1})
+            if self._tell is not None:
+                self._tell(tx, forgetting.words, forgetting.at_ms)
+
+        return note
+
+
+def forgetting_in(database: Database, clock: Clock, ids: IdFactory) -> MemoryForgetting:
+    """The forgetting in a constellation of what was forgotten in another one."""
+    scope = HistoryScope((), CONSTELLATION_STREAM, Actor.IMPORT, Origin.WORKSPACE, ids.peer())
+    return MemoryForgetting(
+        database, scope, clock=clock, parameters=parameter_names, tasks=OF_TASKS, sources=KEPT_SOURCES
+    )
+
 
 def _left(report: ForgottenReport) -> list[str]:
     places = ", ".join((*report.others, *report.left))
     return [f"What another device forgot is still in: {places}. Forget it there too."] if places else []
 
 
-def _follow(tx: Transaction, record: _Record) -> None:
-    tx.execute(QUERIES["follow_forgetting"], {"id": record.id, "followed": 1})
-
-
 def _put(tx: Transaction, key: bytes, forgetting: Forgetting, *, is_followed: bool) -> None:
     row: dict[str, SqlValue] = {
         "id": forgetting.id,
         "at_ms": forgetting.at_ms,
-        "sealed": _sealed(key, forgetting),
+        "sealed": sealed(key, forgetting),
         "followed": int(is_followed),
     }
     tx.execute(QUERIES["put_forgetting"], row)
 
 
-def _sealed(key: bytes, forgetting: Forgetting) -> bytes:
+def sealed(key: bytes, forgetting: Forgetting) -> bytes:
+    """The encrypted record of a forgetting."""
     return encrypt(key, msgspec.msgpack.encode(forgetting), about=forgetting.id.encode())
 
 
 def _open(key: bytes, record: _Record) -> Forgetting | None:
-    opened = decrypt(key, record.sealed, about=record.id.encode())
-    return None if opened is None else msgspec.msgpack.decode(opened, type=Forgetting)
+    return opened(key, record.id, record.sealed)
+
+
+def opened(key: bytes, forgetting_id: str, content: bytes) -> Forgetting | None:
+    """The forgetting of a record that `sealed` made; None with another key."""
+    content = decrypt(key, content, about=forgetting_id.encode()) or b""
+    return msgspec.msgpack.decode(content, type=Forgetting) if content else None
 
 
 def _records(tx: Transaction) -> list[_Record]:

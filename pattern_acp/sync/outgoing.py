@@ -55,6 +55,8 @@ class Sharing(Struct, frozen=True):
     """The project here of each name that the devices share."""
     sessions_since_ms: int | None = None
     """The time since which a session was used that goes; None for no sessions."""
+    user_only: bool = False
+    """True for the user's own memory alone: nothing of any project goes or comes."""
 
     def leaves_out(self, scope: str, owner: str) -> bool:
         """True when memory of this owner, here or in a segment, is not shared."""
@@ -62,6 +64,8 @@ class Sharing(Struct, frozen=True):
             return True
         if scope != Scope.PROJECT.value:
             return False
+        if self.user_only:
+            return True
         if owner.startswith(_NAMED) and owner.removeprefix(_NAMED) not in self.folders:
             return True
         return any(owner == folder or owner.startswith(f"{folder.rstrip('/')}/") for folder in self.excluded)
@@ -99,8 +103,8 @@ class Changes(Struct, frozen=True):
         return not (report.blocks or report.entries or report.tasks or report.sessions)
 
 
-def read_changes(tx: Transaction, sharing: Sharing, after: int, mask: SecretMask) -> Changes:
-    """The changes behind an event; behind 0, all there is. `mask` takes secrets out of a text.
+def read_changes(tx: Transaction, sharing: Sharing, after: int, mask: SecretMask | None) -> Changes:
+    """The changes behind an event; behind 0, all there is. `mask` takes secrets out of a text; None leaves them.
 
     Raises:
         DatabaseError: the constellation cannot be read.
@@ -120,7 +124,7 @@ def newest_event(tx: Transaction) -> int:
 class _Increment(Export):
     """The writing of what changed since an event."""
 
-    def __init__(self, tx: Transaction, file: BytesIO, sharing: Sharing, after: int, mask: SecretMask) -> None:
+    def __init__(self, tx: Transaction, file: BytesIO, sharing: Sharing, after: int, mask: SecretMask | None) -> None:
         super().__init__(tx, ArchiveWriter(file), Choice(), mask, project_of_folder)
         self._sharing = sharing
         self._after = after

@@ -150,3 +150,29 @@ SELECT coalesce(max(at_ms), 0) FROM events WHERE item = :item AND kind = :kind;
 -- name: marked_last
 -- When a block was last deleted or restored.
 SELECT coalesce(max(at_ms), 0) FROM events WHERE item = :item AND kind IN ('block_deleted', 'block_restored');
+
+-- name: replica_mark
+-- How far the user's memory of another constellation of this machine is here.
+SELECT upto, hash FROM replica_marks WHERE source = :source;
+
+-- name: mark_replica
+-- That it is here up to an event.
+INSERT INTO replica_marks (source, upto, hash) VALUES (:source, :upto, :hash)
+ON CONFLICT (source) DO UPDATE SET upto = :upto, hash = :hash;
+
+-- name: hash_of_event
+-- The hash by which an event is told from another one of its number.
+SELECT hash FROM events WHERE seq = :seq;
+
+-- name: replica_forgettings
+-- What was forgotten, and the constellations of this machine that have not followed.
+SELECT id, target, at_ms, sealed FROM replica_forgettings ORDER BY at_ms, id, target;
+
+-- name: put_replica_forgetting
+-- That another constellation has to forget it too.
+INSERT INTO replica_forgettings (id, target, at_ms, sealed) VALUES (:id, :target, :at_ms, :sealed)
+ON CONFLICT (id, target) DO NOTHING;
+
+-- name: drop_replica_forgetting
+-- That it has.
+DELETE FROM replica_forgettings WHERE id = :id AND target = :target;

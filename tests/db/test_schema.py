@@ -56,6 +56,8 @@ def test_every_state_table_names_the_event_it_follows_from():
         "embedding_queue",
         "index_leftovers",
         "vector_codes",
+        "replica_forgettings",
+        "replica_marks",
         "sync_device",
         "sync_forgettings",
         "sync_peers",
