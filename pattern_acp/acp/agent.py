@@ -4,7 +4,7 @@
 `Services` builds in the background as soon as initialize was answered; requests that need it wait for it here.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
@@ -69,16 +69,20 @@ class Services(Protocol):
         """Start building for this client, without waiting. Called again, it only takes the client's new promises."""
         ...
 
-    async def methods(self) -> "SessionMethods":
-        """The session methods, once they are built.
+    async def methods(self, request: object = None) -> "SessionMethods":
+        """The session methods that serve a request, by its folder or session, once they are built.
 
         Raises:
             PatternError: they could not be built; the next call tries again.
         """
         ...
 
-    def methods_if_ready(self) -> "SessionMethods | None":
-        """The session methods, or None while they are not built."""
+    def methods_if_ready(self, request: object = None) -> "SessionMethods | None":
+        """The session methods that serve a request, or None while they are not built."""
+        ...
+
+    def all_ready(self) -> "Sequence[SessionMethods]":
+        """All session methods that are built: with a constellation for each project, one for each that is open."""
         ...
 
     async def forget_keys(self) -> None:
@@ -219,9 +223,13 @@ class Agent:
         """Return the error to answer with; None for one that nobody foresaw."""
         return error if isinstance(error, RpcError) else self._translate(error)
 
-    def ready_sessions(self) -> "SessionMethods | None":
-        """Return the methods of sessions, if they are built and the client is signed in."""
-        return None if self._signed_out else self._services.methods_if_ready()
+    def ready_sessions(self, request: object) -> "SessionMethods | None":
+        """Return the methods of sessions that serve a request, if they are built and the client is signed in."""
+        return None if self._signed_out else self._services.methods_if_ready(request)
+
+    def all_ready_sessions(self) -> "Sequence[SessionMethods]":
+        """Return all methods of sessions that are built, if the client is signed in."""
+        return () if self._signed_out else self._services.all_ready()
 
     async def authenticate(self, raw: msgspec.Raw, context: RequestContext) -> schema.EmptyResponse:
         """Sign in; the same in both versions."""
@@ -243,8 +251,8 @@ class Agent:
         await self._services.forget_keys()
         return schema.EmptyResponse()
 
-    async def sessions(self) -> "SessionMethods":
-        """The methods of sessions, once they are built.
+    async def sessions(self, request: object = None) -> "SessionMethods":
+        """The methods of sessions that serve a request, once they are built.
 
         Raises:
             RpcError: the client is signed out.
@@ -259,7 +267,7 @@ class Agent:
             # A client that skips initialize is served as one without capabilities.
             self._initialized = True
             self._services.begin(self.dispatcher, self._client, None)
-        return await self._services.methods()
+        return await self._services.methods(request)
 
     def for_sessions(
         self, params: type[T], choose: "Callable[[SessionMethods], Callable[[T, RequestContext], Awaitable[object]]]"
@@ -268,18 +276,21 @@ class Agent:
 
         async def handle(raw: msgspec.Raw, context: RequestContext) -> object:
             request = schema.read_params(raw, params)
-            return await choose(await self.sessions())(request, context)
+            return await choose(await self.sessions(request))(request, context)
 
         return handle
 
     def _register_prompt(self, raw: msgspec.Raw, context: RequestContext) -> Answer | None:
-        methods = self._services.methods_if_ready()
-        if methods is None or self._signed_out:
+        if self._signed_out or not self._services.all_ready():
             return None
-        return methods.register_prompt(schema.read_params(raw, schema.PromptRequest), context)
+        request = schema.read_params(raw, schema.PromptRequest)
+        methods = self._services.methods_if_ready(request)
+        return None if methods is None else methods.register_prompt(request, context)
 
     def cancel(self, raw: msgspec.Raw) -> None:
         """Cancel the turn of a session."""
-        methods = self._services.methods_if_ready()
-        if methods is not None:
-            methods.cancel(schema.read_params(raw, schema.SessionRequest))
+        if self._services.all_ready():
+            request = schema.read_params(raw, schema.SessionRequest)
+            methods = self._services.methods_if_ready(request)
+            if methods is not None:
+                methods.cancel(request)

@@ -61,6 +61,10 @@ class Subscriptions(Generic[E]):
             finally:
                 self._senders = None
 
+    def has(self, subscription_id: str) -> bool:
+        """Tell whether a subscription is one of these, and has not ended."""
+        return subscription_id in self._ends
+
     def require_place(self) -> None:
         """Check that one more fits.
 
@@ -143,6 +147,7 @@ class MemoryEvents:
         self._open: list[_Open] = []
         self.unsubscribe = self._subscriptions.unsubscribe
         """`_pattern/memory/unsubscribe`."""
+        self.has = self._subscriptions.has
 
     async def run(self) -> None:
         """Look on and send, until cancelled."""
@@ -235,6 +240,7 @@ class SessionFeed:
         """Own what follows, until cancelled."""
         self.unsubscribe = self._subscriptions.unsubscribe
         """`_pattern/session/unsubscribe`."""
+        self.has = self._subscriptions.has
 
     async def subscribe(
         self, request: wire.SubscribeSessionRequest, context: RequestContext, /

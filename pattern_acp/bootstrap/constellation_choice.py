@@ -4,12 +4,11 @@ Owns: the name of a project's constellation, and finding those that are there. M
 is all there is: the file is where that of any constellation is, and `--constellation NAME` uses it from anywhere.
 """
 
-import re
-from hashlib import sha256
 from posixpath import basename
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.load import Loaded
+from pattern_acp.domain.late_pattern import late_pattern
 
 _DIGITS = 12
 """Hexadecimal digits of the project's key in a name."""
@@ -17,7 +16,7 @@ _DIGITS = 12
 _LONGEST = 23
 """Characters that the name of the user's constellation and that of the project have at most in the name of both."""
 
-_OTHER = re.compile(r"[^a-z0-9]+")
+_OTHER = late_pattern(r"[^a-z0-9]+")
 
 
 def is_per_project(loaded: Loaded) -> bool:
@@ -52,12 +51,33 @@ def process_in(process: Process, folder: str) -> Process:
     return process.using(constellation_of_folder(process.loaded, folder))
 
 
+def process_of_command(process: Process, folder: str, *, begins: bool) -> Process:
+    """The process with the constellation that a command in a folder uses. Blocking.
+
+    A project of which nothing was recorded yet has none; only a command that `begins` one makes it, and any other is
+    about the user's, which has what was recorded before each project had one.
+
+    Raises:
+        ConfigError: no constellation can be called so.
+    """
+    here = process_in(process, folder)
+    return here if begins or here.constellation_path.parent.is_dir() else process
+
+
+def is_replica(process: Process) -> bool:
+    """Tell whether the process uses the constellation of a project, which has a copy of the user's memory."""
+    loaded = process.loaded
+    return is_per_project(loaded) and process.constellation != loaded.settings.constellation.name
+
+
 def project_constellations(loaded: Loaded) -> tuple[str, ...]:
     """The names of the projects' constellations that are there, without the one of the user's own memory. Blocking.
 
     Raises:
         OSError: the folder of constellations cannot be looked at.
     """
+    import re
+
     name = re.compile(rf"{re.escape(_beginning(loaded.settings.constellation.name))}[a-z0-9-]+-[0-9a-f]{{{_DIGITS}}}")
     folder = loaded.paths.data / "constellations"
     found = folder.iterdir() if is_per_project(loaded) and folder.is_dir() else ()
@@ -72,4 +92,7 @@ def _beginning(name: str) -> str:
 
 
 def _hash(*parts: str) -> str:
+    # Late: a start without such constellations needs none of it.
+    from hashlib import sha256
+
     return sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:_DIGITS]

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from pattern_acp import __version__
 from pattern_acp.bootstrap.constellation import PERSONAS, read_persona
+from pattern_acp.bootstrap.constellation_choice import is_replica
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import choose_embedder
 from pattern_acp.bootstrap.process import Process
@@ -293,7 +294,7 @@ async def diagnose(
     if thorough and path.exists():
         findings += await anyio.to_thread.run_sync(verify, path)
     findings.append(await _meaning(process, indexer))
-    if process.loaded.settings.sync.url and path.exists():
+    if process.loaded.settings.sync.url and path.exists() and not is_replica(process):
         findings += await _sync(process, path, database)
     findings += await anyio.to_thread.run_sync(_servers, process)
     findings += await anyio.to_thread.run_sync(_language_servers, process)
@@ -348,10 +349,18 @@ def _server_token(process: Process) -> list[Finding]:
     return [_permissions("Token of the server", token.path)]
 
 
+def _users_file(process: Process) -> dict[str, Path]:
+    """The file of the user's own memory, where it is another one than that of the project."""
+    if not is_replica(process):
+        return {}
+    return {"Your own memory": process.using(process.loaded.settings.constellation.name).constellation_path}
+
+
 def _files(process: Process) -> list[Finding]:
     paths = process.loaded.paths
     named = {
         "Constellation file": process.constellation_path,
+        **_users_file(process),
         "Configuration": paths.config_file,
         "Log": paths.log_file,
         "Cache": paths.cache,

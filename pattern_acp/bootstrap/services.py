@@ -3,7 +3,7 @@
 import gc
 import logging
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,6 +11,7 @@ import anyio
 from msgspec import Struct, field
 
 from pattern_acp.acp import schema
+from pattern_acp.bootstrap.constellation_choice import is_per_project
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.domain.errors import PatternError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pattern_acp.acp.session_methods import SessionMethods
     from pattern_acp.bootstrap.credentials import KeysOfPerson
     from pattern_acp.bootstrap.opening import OpenedConstellation
+    from pattern_acp.bootstrap.project_sessions import OpenProjects
     from pattern_acp.bootstrap.sessions import OpenSessions
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,8 @@ class _Attempt(Struct):
 
     done: anyio.Event = field(default_factory=anyio.Event)
     methods: "SessionMethods | None" = None
+    projects: "OpenProjects | None" = None
+    """The constellations of projects, where each has one; `methods` stays None, then."""
     error: PatternError | None = None
 
 
@@ -73,7 +77,7 @@ class LazyServices:
             self._introduce(client, info)
         self._wanted.set()
 
-    async def methods(self) -> "SessionMethods":
+    async def methods(self, request: object = None) -> "SessionMethods":
         """See `Services.methods`."""
         if self._attempt.error is not None:
             # The last try failed (a locked file, a full disk): this request starts a new one.
@@ -83,13 +87,22 @@ class LazyServices:
         await attempt.done.wait()
         if attempt.error is not None:
             raise attempt.error
+        if attempt.projects is not None:
+            return await attempt.projects.methods(request)
         if attempt.methods is None:
             raise ConnectionClosedError("The agent is shutting down.")
         return attempt.methods
 
-    def methods_if_ready(self) -> "SessionMethods | None":
+    def methods_if_ready(self, request: object = None) -> "SessionMethods | None":
         """See `Services.methods_if_ready`."""
-        return self._attempt.methods
+        projects = self._attempt.projects
+        return self._attempt.methods if projects is None else projects.methods_if_ready(request)
+
+    def all_ready(self) -> "Sequence[SessionMethods]":
+        """See `Services.all_ready`."""
+        if self._attempt.projects is not None:
+            return self._attempt.projects.all_ready()
+        return () if self._attempt.methods is None else (self._attempt.methods,)
 
     async def forget_keys(self) -> None:
         """See `Services.forget_keys`."""
@@ -157,6 +170,9 @@ class LazyServices:
         if self._dispatcher is None:
             raise ConnectionClosedError("No client has connected.")
         await self._refuse_agents()
+        if self._open_client is None and is_per_project(self._process.loaded):
+            await self._open_projects(self._dispatcher, stack)
+            return
         if self._open_client is not None:
             serving = await stack.enter_async_context(self._open_client(self._dispatcher))
         else:
@@ -167,6 +183,18 @@ class LazyServices:
         self._introduce = serving.introduce
         serving.introduce(*self._promises)
         self._attempt.methods = serving.methods
+        self._attempt.done.set()
+
+    async def _open_projects(self, dispatcher: Dispatcher, stack: AsyncExitStack) -> None:
+        """Import all, and open nothing before a request says which project it is of."""
+        with _sharing_often():
+            await anyio.to_thread.run_sync(_import_the_rest)
+        from pattern_acp.bootstrap.project_sessions import open_projects
+
+        projects = await stack.enter_async_context(open_projects(self._process, dispatcher))
+        self._introduce = projects.introduce
+        projects.introduce(*self._promises)
+        self._attempt.projects = projects
         self._attempt.done.set()
 
 

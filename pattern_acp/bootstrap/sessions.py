@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
@@ -22,6 +22,7 @@ from pattern_acp.acp.onlookers import Onlookers
 from pattern_acp.acp.session_methods import SessionMethods
 from pattern_acp.bootstrap.code_maps import ServedCode
 from pattern_acp.bootstrap.constellation import open_constellation, open_providers
+from pattern_acp.bootstrap.constellation_choice import is_per_project, is_replica
 from pattern_acp.bootstrap.credentials import StoredLogins
 from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
@@ -29,6 +30,8 @@ from pattern_acp.commands.document import Result
 from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.config.providers import key_variables
 from pattern_acp.config.settings import LspSettings, Settings
+from pattern_acp.db.connection import Database
+from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.hooks.runner import HookRunner
@@ -50,6 +53,7 @@ from pattern_acp.workspace.unfinished_writes import FOLDER, UnfinishedWrites
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
     from pattern_acp.memory.indexer import Indexer
+    from pattern_acp.memory.service.forget import Tell
     from pattern_acp.policy.sandbox import Sandboxing
 
 logger = logging.getLogger(__name__)
@@ -143,9 +147,28 @@ class Root(Struct, frozen=True):
         )
 
 
+class Common(Struct, frozen=True):
+    """All that the constellations of a process share, where each project has one."""
+
+    providers: Providers
+    answered: anyio.Event
+    """See `Root.answered`."""
+
+
 @asynccontextmanager
-async def open_root(process: Process, opened: OpenedConstellation) -> AsyncGenerator[Root, None]:
+async def open_common(process: Process) -> AsyncGenerator[Common, None]:
+    """Open what the constellations of a process share."""
+    async with open_providers(process) as providers:
+        yield Common(providers, anyio.Event())
+
+
+@asynccontextmanager
+async def open_root(
+    process: Process, opened: OpenedConstellation, common: Common | None = None
+) -> AsyncGenerator[Root, None]:
     """Open what connections share, in the constellation of an open file, and do the work beside them.
+
+    `common` is there where each project has a constellation.
 
     Raises:
         PatternError: the constellation cannot be used; the sentence says why.
@@ -153,14 +176,14 @@ async def open_root(process: Process, opened: OpenedConstellation) -> AsyncGener
     settings = process.loaded.settings
     with TemporaryDirectory(prefix="pattern-acp-", ignore_cleanup_errors=True) as scratch:
         async with (
-            open_providers(process) as providers,
-            open_constellation(process, providers, opened) as shared,
+            nullcontext(common) if common is not None else open_common(process) as common_,
+            open_constellation(process, common_.providers, opened) as shared,
             anyio.create_task_group() as tasks,
         ):
             shared.diagnose = _diagnose(process, shared)
             means = local_means(process, settings, Path(scratch))
             shared.git_status = _git_status(server_means(means).environment)
-            root = Root(process, shared, means, anyio.Event(), Onlookers())
+            root = Root(process, shared, means, common_.answered, Onlookers())
             clearing = partial(_clear_unfinished, means.unfinished, shared.clock.now_ms())
             tasks.start_soon(beside_sessions, "unfinished writes", clearing, name="unfinished writes")
             if shared.indexer is not None:
@@ -173,32 +196,62 @@ async def open_root(process: Process, opened: OpenedConstellation) -> AsyncGener
                 tasks.start_soon(beside_sessions, "sandbox", trying, name="sandbox")
             if means.confinement is not None:
                 tasks.start_soon(means.confinement.keep_holders, name="loopbacks of sessions")
-            warm_up = partial(_use_the_pause, root.answered, providers, shared.default_model.qualified)
+            warm_up = partial(_use_the_pause, root.answered, common_.providers, shared.default_model.qualified)
             tasks.start_soon(beside_sessions, "warm up", warm_up, name="warm up")
-            snapshots = partial(_keep_snapshots, shared, settings, root.answered)
-            tasks.start_soon(beside_sessions, "snapshots", snapshots, name="snapshots")
             if settings.retention.tell_mb:
                 telling = partial(_tell_what_gc_frees, shared, settings, root.answered)
                 tasks.start_soon(beside_sessions, "retention", telling, name="retention")
-            if settings.backup.segments:
-                segments = partial(_keep_segments, shared, root.answered)
-                tasks.start_soon(beside_sessions, "segments", segments, name="segments")
-            if settings.sync.url:
+            if common is not None:
+                # Late: without a constellation for each project nothing of it is wanted.
+                from pattern_acp.bootstrap.replicas import keep_users_memory
+
+                await keep_users_memory(process, shared, tasks)
+            elif settings.sync.url:
                 # Late: a start without sync imports nothing of it.
-                from pattern_acp.bootstrap.syncing import keep_in_sync, telling_of
+                from pattern_acp.bootstrap.syncing import telling_of
 
                 shared.tell_forgetting = telling_of(process)
-                syncing = partial(keep_in_sync, process, shared.database, root.answered)
-                tasks.start_soon(beside_sessions, "sync", syncing, name="sync")
             try:
-                yield root
+                if common is None or is_replica(process):
+                    async with keeping_file(process, shared.database, root.answered):
+                        yield root
+                else:
+                    # The user's file is looked after while any project is open.
+                    yield root
             finally:
-                if settings.backup.segments:
-                    from pattern_acp.recovery.segment_export import export_last
-
-                    with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SEGMENT_SECONDS):
-                        await export_last(shared.database.path)
                 tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def keeping_file(process: Process, database: Database, answered: anyio.Event) -> AsyncGenerator[None, None]:
+    """Look after an open constellation's file: snapshots, segments, and sync with other devices."""
+    settings = process.loaded.settings
+    async with anyio.create_task_group() as tasks:
+        snapshots = partial(_keep_snapshots, database, settings, answered)
+        tasks.start_soon(beside_sessions, "snapshots", snapshots, name="snapshots")
+        if settings.backup.segments:
+            segments = partial(_keep_segments, database, answered)
+            tasks.start_soon(beside_sessions, "segments", segments, name="segments")
+        if settings.sync.url and not is_replica(process):
+            # Late: a start without sync imports nothing of it.
+            from pattern_acp.bootstrap.syncing import keep_in_sync
+
+            tell: Tell | None = None
+            if is_per_project(process.loaded):
+                from pattern_acp.bootstrap.replicas import tell_projects
+
+                tell = await tell_projects(process)
+            syncing = partial(keep_in_sync, process, database, answered, tell)
+            tasks.start_soon(beside_sessions, "sync", syncing, name="sync")
+        try:
+            yield
+        finally:
+            if settings.backup.segments:
+                from pattern_acp.recovery.segment_export import export_last
+
+                with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SEGMENT_SECONDS):
+                    await export_last(database.path)
+            tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -378,22 +431,22 @@ def import_what_calls_need() -> None:
     del decide, external_effects, programs
 
 
-async def _keep_snapshots(shared: Constellation, settings: Settings, answered: anyio.Event) -> None:
+async def _keep_snapshots(database: Database, settings: Settings, answered: anyio.Event) -> None:
     await answered.wait()
     await anyio.sleep(SNAPSHOT_START_SECONDS)
     # Late, since nothing of it is wanted before.
     from pattern_acp.recovery.backups import keep_snapshots
 
     pauses = chain((0.0,), repeat(SNAPSHOT_SECONDS))
-    await keep_snapshots(shared.database.path, settings.backup, shared.clock, lambda: anyio.sleep(next(pauses)))
+    await keep_snapshots(database.path, settings.backup, SystemClock(), lambda: anyio.sleep(next(pauses)))
 
 
-async def _keep_segments(shared: Constellation, answered: anyio.Event) -> None:
+async def _keep_segments(database: Database, answered: anyio.Event) -> None:
     await answered.wait()
     await anyio.sleep(SEGMENT_SECONDS)
     from pattern_acp.recovery.segment_export import keep_segments
 
-    database, seen = shared.database, -1
+    seen = -1
 
     async def pause() -> None:
         nonlocal seen

@@ -26,7 +26,7 @@ from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.forget import Tell
 from pattern_acp.recovery.checks import Finding, Health
 from pattern_acp.session.stored import DAY_MS, project_of_folder
-from pattern_acp.sync.exchange import MemoryExchange, clock_problem, device_of, peers_of
+from pattern_acp.sync.exchange import ExchangeReport, MemoryExchange, clock_problem, device_of, peers_of
 from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.forgetting import note_forgetting
 from pattern_acp.sync.outgoing import Sharing, newest_event
@@ -190,11 +190,19 @@ class OpenExchange(Struct, frozen=True):
 
     exchange: MemoryExchange
     carrier: Carrier
+    tell: Tell | None = None
+    """Notes for the constellations of projects what is forgotten because another device did; None: there are none."""
+
+    async def run(self) -> ExchangeReport:
+        """See `MemoryExchange.run`."""
+        return await self.exchange.run(self.tell)
 
 
 @asynccontextmanager
-async def open_exchange(process: Process, database: Database) -> AsyncGenerator[OpenExchange, None]:
-    """Open what the settings say.
+async def open_exchange(
+    process: Process, database: Database, tell: Tell | None = None
+) -> AsyncGenerator[OpenExchange, None]:
+    """Open what the settings say. `tell`: see `OpenExchange`.
 
     Raises:
         SyncError: they name no place.
@@ -211,30 +219,32 @@ async def open_exchange(process: Process, database: Database) -> AsyncGenerator[
                 "`pattern-acp sync key set` on each other one."
             )
         sharing = await anyio.to_thread.run_sync(sharing_of, settings)
-        yield OpenExchange(
-            MemoryExchange(database, carrier, key, sharing, mask_of(process), SystemClock(), RandomIds()), carrier
-        )
+        exchange = MemoryExchange(database, carrier, key, sharing, mask_of(process), SystemClock(), RandomIds())
+        yield OpenExchange(exchange, carrier, tell)
     finally:
         await carrier.close()
 
 
-async def keep_in_sync(process: Process, database: Database, answered: anyio.Event) -> None:
-    """MemoryExchange whenever something is new here or there, until cancelled or this device is revoked."""
+async def keep_in_sync(process: Process, database: Database, answered: anyio.Event, tell: Tell | None = None) -> None:
+    """Exchange whenever something is new here or there, until cancelled or this device is revoked.
+
+    `tell`: see `OpenExchange`.
+    """
     await answered.wait()
     settings, pause, said = process.loaded.settings.sync, 1.0, ""
     while True:
         try:
-            async with open_exchange(process, database) as opened:
+            async with open_exchange(process, database, tell) as opened:
                 known = -1
                 try:
                     while True:
                         known = await database.read(newest_event)
                         with anyio.fail_after(EXCHANGE_SECONDS):
-                            await opened.exchange.run()
+                            await opened.run()
                         pause, said = 1.0, ""
                         await _until_news(opened.carrier, database, known, settings.every_seconds)
                 except anyio.get_cancelled_exc_class():
-                    await _exchange_last(opened.exchange, database, known)
+                    await _exchange_last(opened, database, known)
                     raise
         except DeviceRevokedError as error:
             _LOGGER.warning("%s", error.sentence)
@@ -248,7 +258,7 @@ async def keep_in_sync(process: Process, database: Database, answered: anyio.Eve
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
-async def _exchange_last(exchange: MemoryExchange, database: Database, known: int) -> None:
+async def _exchange_last(exchange: OpenExchange, database: Database, known: int) -> None:
     """Exchange what was recorded behind an event while the process ends, as far as there is time."""
     with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
         try:

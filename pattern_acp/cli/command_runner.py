@@ -14,6 +14,7 @@ from pkgutil import resolve_name
 
 import anyio
 
+from pattern_acp.bootstrap.constellation_choice import is_per_project, process_of_command
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.command_table import GROUPS
@@ -31,6 +32,9 @@ from pattern_acp.recovery.backups import lost_constellation
 MARK, MARK_WITHIN = b'<meta name="generator" content="pattern-acp">', 2000
 """Tells a page of ours, which may be replaced, by its first bytes."""
 
+HERE_SECONDS = 1.0
+"""Longest that a command waits for what is new in the user's own memory."""
+
 SEGMENT_SECONDS = 10.0
 """Longest that a command waits for its segments. Usually it is some milliseconds; after words were forgotten all are
 written again, and what is not written then is added by the next command or session."""
@@ -43,6 +47,10 @@ def run_call(arguments: TypedCommand, process: Process) -> int:
         PatternError: it could not be done, and why.
     """
     group, command = _row(arguments)
+    if group.name != "sync":
+        # Devices exchange what is in the user's constellation.
+        folder = str(Path(str(arguments.shared.get("cwd") or ".")).absolute())
+        process = process_of_command(process, folder, begins=command.begins)
     path = constellation_path(process)
     try:
         if command.begins or path.exists():
@@ -161,13 +169,25 @@ async def open_for_command(process: Process, *, is_lean: bool = False) -> AsyncG
     if lost := lost_constellation(path, begun=False):
         write_error(f"pattern-acp: {lost}")
     async with open_database(path, clock=SystemClock(), is_lean=is_lean) as database:
+        await _exchange_users_memory(process, database, HERE_SECONDS)
         before = await database.read(newest_event)
         try:
             yield database
         finally:
+            if await database.read(newest_event) != before:
+                await _exchange_users_memory(process, database, SEGMENT_SECONDS)
             # A session would write them at some later time, and the disk may be lost before.
             if process.loaded.settings.backup.segments and await database.read(newest_event) != before:
                 await write_segments(path)
+
+
+async def _exchange_users_memory(process: Process, database: Database, seconds: float) -> None:
+    """Have the user's own memory the same in a project's constellation and in the user's."""
+    if not is_per_project(process.loaded):
+        return
+    from pattern_acp.bootstrap.replicas import exchange_once
+
+    await exchange_once(process, database, seconds)
 
 
 async def write_segments(path: Path) -> None:

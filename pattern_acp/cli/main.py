@@ -146,5 +146,11 @@ def _fail(error: "PatternError", *, as_json: bool) -> int:
 def _run_command(arguments: InTerminal, process: "Process") -> int:
     from pkgutil import resolve_name
 
+    if isinstance(arguments, BackUp | Doctor | Journal | Policy | Restore | Sweep):
+        from pathlib import Path
+
+        from pattern_acp.bootstrap.constellation_choice import process_of_command
+
+        process = process_of_command(process, str(Path.cwd()), begins=isinstance(arguments, Doctor))
     run = cast("Callable[[InTerminal, Process], int]", resolve_name(RUNNERS[type(arguments)]))
     return run(arguments, process)

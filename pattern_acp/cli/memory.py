@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.bootstrap.constellation import TEMPLATES
+from pattern_acp.bootstrap.constellation_choice import is_per_project
 from pattern_acp.bootstrap.embedding import open_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import open_for_command
@@ -337,10 +338,10 @@ def _open_desk(arguments: TypedCommand, process: Process, database: Database) ->
 
 
 def _telling(process: Process) -> Callable[[], Awaitable[Tell]] | None:
-    if not process.loaded.settings.sync.url:
+    if not process.loaded.settings.sync.url and not is_per_project(process.loaded):
         return None
     # Late: most verbs forget nothing.
-    from pattern_acp.bootstrap.syncing import telling_of
+    from pattern_acp.bootstrap.replicas import telling_of
 
     return telling_of(process)
 

@@ -12,6 +12,7 @@ import anyio
 
 from pattern_acp.bootstrap.client_machine import ClientMachine
 from pattern_acp.bootstrap.connector import Connector, Dial, ServerUnusableError, dialler
+from pattern_acp.bootstrap.constellation_choice import is_per_project
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.remote_server import (
@@ -30,6 +31,7 @@ from pattern_acp.config.logs import mask_also
 from pattern_acp.credentials.model import Credential, SignInRefusedError
 from pattern_acp.credentials.store import SERVER_PREFIX, ServerToken
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.errors import ConfigError
 from pattern_acp.jsonrpc.stdio import claim_standard_streams
 from pattern_acp.jsonrpc.transport import StdioTransport
 
@@ -46,6 +48,11 @@ def run_serve_clients(arguments: ServeClients, process: Process) -> int:
     if arguments.new_token and not arguments.listen:
         _show(token.make(SystemClock().now_ms()))
         return EXIT_OK
+    if is_per_project(process.loaded):
+        raise ConfigError(
+            "A server has one constellation for all its clients, and [constellation] per_project is set: name the one "
+            "to serve with --constellation NAME."
+        )
     address = parse_address(arguments.listen or USUAL_ADDRESS)
     if not address.is_of_this_machine and not arguments.allow_remote:
         raise AddressUnusableError(

@@ -14,6 +14,7 @@ import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.bootstrap.constellation_choice import is_per_project
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.syncing import SHOWN_DEVICE, KeyRing, mask_of, open_exchange, place_problem, sharing_of
 from pattern_acp.cli.command_runner import open_for_command
@@ -23,6 +24,7 @@ from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
+from pattern_acp.memory.service.forget import Tell
 from pattern_acp.sync.exchange import Peer, clock_problem, device_of, peers_of, revoke, tell_all_again
 from pattern_acp.sync.forgetting import change_key, unheard_forgettings
 from pattern_acp.sync.outgoing import read_changes
@@ -154,8 +156,14 @@ async def sync_now(desk: SyncDesk) -> Exchanged:
     Raises:
         PatternError: there is no place or no key, or the place cannot be used.
     """
-    async with open_exchange(desk.process, desk.database) as opened:
-        report = await opened.exchange.run()
+    tell: Tell | None = None
+    if is_per_project(desk.process.loaded):
+        # Late: without a constellation for each project nothing of it is wanted.
+        from pattern_acp.bootstrap.replicas import tell_projects
+
+        tell = await tell_projects(desk.process)
+    async with open_exchange(desk.process, desk.database, tell) as opened:
+        report = await opened.run()
     return Exchanged(
         report.sent,
         report.received,

@@ -329,7 +329,7 @@ def list_sessions(
     else:
         rows = tx.all(QUERIES["list_sessions_of_cwd"], {**params, "cwd_key": storable(cwd_key(cwd))})
     sessions = tuple(_session(row) for row in rows[:limit])
-    return sessions, _encode_cursor(sessions[-1]) if len(rows) > limit else None
+    return sessions, cursor_behind(sessions[-1]) if len(rows) > limit else None
 
 
 def _set(tx: Transaction, session_id: SessionId, sql: LiteralString, value: str, *, seq: int, at_ms: int) -> None:
@@ -365,7 +365,8 @@ def _expect_one(changed: int, session_id: SessionId) -> None:
         raise MissingSessionError(session_id)
 
 
-def _encode_cursor(last: SessionRow) -> str:
+def cursor_behind(last: SessionRow) -> str:
+    """The cursor of the page behind a session."""
     return base64.urlsafe_b64encode(msgspec.json.encode((last.updated_ms, last.session_id))).decode("ascii")
 
 
@@ -453,6 +454,38 @@ def with_details(tx: Transaction, rows: Sequence[SessionRow], asking: Holder, no
         DatabaseError: the file cannot be read.
     """
     return [_listed(tx, row, asking, now_ms) for row in rows]
+
+
+PAGE_SIZE = 50
+
+
+class SessionPage(Struct, frozen=True):
+    """One page of the list; `next_cursor` is None on the last."""
+
+    rows: tuple[ListedSession, ...]
+    next_cursor: str | None
+
+
+class PageWanted(Struct, frozen=True):
+    """A page of the list, for the process that is `holder`; see `list_sessions`."""
+
+    cwd: str | None
+    cursor: str | None
+    archived: bool | None
+    holder: Holder
+    now_ms: int
+
+
+def read_page(tx: Transaction, wanted: PageWanted) -> SessionPage:
+    """A page of the sessions of one constellation.
+
+    Raises:
+        BadCursorError: the cursor is not one of ours.
+    """
+    rows, cursor_after = list_sessions(
+        tx, cwd=wanted.cwd, cursor=wanted.cursor, limit=PAGE_SIZE, archived=wanted.archived
+    )
+    return SessionPage(tuple(with_details(tx, rows, wanted.holder, wanted.now_ms)), cursor_after)
 
 
 def _listed(tx: Transaction, row: SessionRow, asking: Holder, now_ms: int) -> ListedSession:

@@ -17,6 +17,7 @@ from pattern_acp.definitions.personas import Persona
 from pattern_acp.domain.clock import Clock, IdFactory
 from pattern_acp.hooks.runner import HookRunner
 from pattern_acp.journal.leases import Holder
+from pattern_acp.journal.sessions import PageWanted, SessionPage
 from pattern_acp.mcp_servers.host import ServerHost
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, Route
@@ -154,6 +155,8 @@ class Constellation(Struct):
     """The settings with a project's `.pattern/config.toml` taken in; reads files, so it runs in a worker thread."""
     tell_forgetting: "Callable[[], Awaitable[Tell]] | None" = None
     """Prepares the noting of what is forgotten for the user's other devices; None: there are none."""
+    pages_elsewhere: Callable[[PageWanted], Awaitable[Sequence[SessionPage]]] | None = None
+    """Reads the same page of the list of sessions from other constellations; None: there are none."""
     indexer: Indexer | None = None
     """Lets searches go by meaning; None: by words alone."""
     persona_named: Callable[[str], Persona] | None = None

@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Transaction
@@ -16,7 +16,7 @@ from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.journal import leases, sessions
 from pattern_acp.journal.codec import LeaseHeldError, LeaseLostError
 from pattern_acp.journal.events import Event, PlanUpdated, SessionClosed, SessionTitled
-from pattern_acp.journal.sessions import ListedSession, with_details
+from pattern_acp.journal.sessions import PAGE_SIZE, ListedSession, PageWanted, SessionPage, read_page, with_details
 from pattern_acp.journal.writer import append
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.errors import FolderUnusableError, SessionBusyError, UnknownSessionError
@@ -29,7 +29,6 @@ from pattern_acp.tasks.presence import works_on_task
 
 logger = logging.getLogger(__name__)
 
-PAGE_SIZE = 50
 CLOSE_SECONDS = 2.0
 """Longest that closing waits for a cancelled turn."""
 
@@ -38,11 +37,13 @@ LOOK_SECONDS = 1.0
 """Longest that a list waits for the disk."""
 
 
-class SessionPage(Struct, frozen=True):
-    """One page of the list; `next_cursor` is None on the last."""
-
-    rows: tuple[ListedSession, ...]
-    next_cursor: str | None
+def _merged(page: SessionPage, others: Sequence[SessionPage]) -> SessionPage:
+    """One page of those of several constellations, that begin at the same place."""
+    by_id = {one.row.session_id: one for each in (*others, page) for one in each.rows}
+    rows = sorted(by_id.values(), key=lambda one: (one.row.updated_ms, one.row.session_id), reverse=True)
+    shown = tuple(rows[:PAGE_SIZE])
+    is_last = len(rows) <= PAGE_SIZE and not any(each.next_cursor for each in (page, *others))
+    return SessionPage(shown, None if is_last else sessions.cursor_behind(shown[-1].row))
 
 
 class Sessions:
@@ -181,13 +182,10 @@ class Sessions:
         if cwd is not None and "\0" in cwd:
             raise FolderUnusableError(f"The folder {shown(cwd)} cannot exist; send an absolute path.")
         shared = self._constellation
-        now = shared.clock.now_ms()
-
-        def read(tx: Transaction) -> SessionPage:
-            rows, cursor_after = sessions.list_sessions(tx, cwd=cwd, cursor=cursor, limit=PAGE_SIZE, archived=archived)
-            return SessionPage(tuple(with_details(tx, rows, shared.holder, now)), cursor_after)
-
-        page = await shared.database.read(read)
+        wanted = PageWanted(cwd, cursor, archived, shared.holder, shared.clock.now_ms())
+        page = await shared.database.read(partial(read_page, wanted=wanted))
+        if shared.pages_elsewhere is not None:
+            page = _merged(page, await shared.pages_elsewhere(wanted))
         if shared.elsewhere is None and any(one.row.additional_directories for one in page.rows):
             # A drive that does not answer must not hold up the list.
             with anyio.move_on_after(LOOK_SECONDS):

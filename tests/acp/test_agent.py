@@ -1,7 +1,7 @@
 """The table of methods, and what is answered while the services are being built or cannot be."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -33,16 +33,19 @@ class StubbornServices:
         del dispatcher, client, info
         self.began += 1
 
-    async def methods(self) -> SessionMethods:
+    async def methods(self, request: object = None) -> SessionMethods:
         """See `Services.methods`."""
         if self.failure is not None:
             raise self.failure
         await anyio.sleep_forever()
         raise AssertionError("nothing ends a sleep for ever")
 
-    def methods_if_ready(self) -> SessionMethods | None:
+    def methods_if_ready(self, request: object = None) -> SessionMethods | None:
         """See `Services.methods_if_ready`."""
-        return None
+
+    def all_ready(self) -> Sequence[SessionMethods]:
+        """See `Services.all_ready`."""
+        return ()
 
     async def forget_keys(self) -> None:
         """See `Services.forget_keys`."""

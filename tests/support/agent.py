@@ -68,7 +68,7 @@ class LateServices:
         if self.opened is not None:
             self.opened.introduce(client, info)
 
-    async def methods(self) -> SessionMethods:
+    async def methods(self, request: object = None) -> SessionMethods:
         """See `Services.methods`."""
         if self.opened is None:
             raise ConnectionClosedError("The services are not built.")
@@ -81,9 +81,13 @@ class LateServices:
         """See `Services.has_kept_keys`."""
         return False
 
-    def methods_if_ready(self) -> SessionMethods | None:
+    def methods_if_ready(self, request: object = None) -> SessionMethods | None:
         """See `Services.methods_if_ready`."""
         return self.opened.methods if self.opened is not None else None
+
+    def all_ready(self) -> Sequence[SessionMethods]:
+        """See `Services.all_ready`."""
+        return (self.opened.methods,) if self.opened is not None else ()
 
 
 @dataclass(slots=True)

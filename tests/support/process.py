@@ -62,11 +62,16 @@ def agent_environment(home: Path | None = None, **more: str) -> dict[str, str]:
 
 
 def run_command_line(
-    home: Path, *arguments: str, seconds: float = COMMAND_SECONDS, typed: str = "", **environment: str
+    home: Path,
+    *arguments: str,
+    seconds: float = COMMAND_SECONDS,
+    typed: str = "",
+    cwd: Path | None = None,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of ours to its end, as a person does in a terminal; `home` is PATTERN_ACP_HOME.
 
-    `typed` is what it reads; `environment` is added to that of `agent_environment`.
+    `typed` is what it reads, `cwd` the folder that it runs in; `environment` is added to that of `agent_environment`.
 
     Raises:
         subprocess.TimeoutExpired: it took longer than `seconds`.
@@ -74,6 +79,7 @@ def run_command_line(
     return subprocess.run(  # our own program
         [*COMMAND, *arguments],
         input=typed,
+        cwd=cwd,
         env=agent_environment(home, **environment),
         capture_output=True,
         timeout=seconds,

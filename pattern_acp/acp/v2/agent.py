@@ -3,7 +3,7 @@
 Owns: the table of methods and their parameters. Must not know: sessions, which `acp.v2.methods` serves.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import msgspec
@@ -38,12 +38,16 @@ class Connection(Protocol):
         """Sign out."""
         ...
 
-    async def sessions(self) -> "SessionMethods":
-        """The methods of sessions, once they are built."""
+    async def sessions(self, request: object = None) -> "SessionMethods":
+        """The methods of sessions that serve a request, once they are built."""
         ...
 
-    def ready_sessions(self) -> "SessionMethods | None":
-        """The methods of sessions, if they are built."""
+    def ready_sessions(self, request: object) -> "SessionMethods | None":
+        """The methods of sessions that serve a request, if they are built."""
+        ...
+
+    def all_ready_sessions(self) -> "Sequence[SessionMethods]":
+        """All methods of sessions that are built."""
         ...
 
     def cancel(self, raw: msgspec.Raw) -> None:
@@ -120,7 +124,7 @@ def second_version(connection: Connection) -> Tables:
 class _Second:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._methods: UnstableMethods | None = None
+        self._methods: dict[SessionMethods, UnstableMethods] = {}
 
     async def initialize(self, raw: msgspec.Raw, context: RequestContext) -> object:
         """Answer any initialize of this connection: its version was chosen by the first one."""
@@ -152,10 +156,12 @@ class _Second:
 
     def register_prompt(self, raw: msgspec.Raw, context: RequestContext) -> Answer | None:
         """Give a prompt its place before the next line is read."""
-        ready = self._connection.ready_sessions()
-        if ready is None:
+        if not self._connection.all_ready_sessions():
             return None
         request = v1.read_params(raw, schema.PromptRequest)
+        ready = self._connection.ready_sessions(request)
+        if ready is None:
+            return None
         try:
             return self._over(ready).register_prompt(request, context)
         except Exception as error:
@@ -163,15 +169,14 @@ class _Second:
 
     def cancel(self, raw: msgspec.Raw) -> None:
         """Cancel a turn, or a subagent."""
-        ready = self._connection.ready_sessions()
         request = v1.read_params(raw, v1.SessionRequest)
-        if ready is None or not self._over(ready).cancel_subagent(request.session_id):
+        every = self._connection.all_ready_sessions()
+        if not any(self._over(ready).cancel_subagent(request.session_id) for ready in every):
             self._connection.cancel(raw)
 
     def hear_server(self, raw: msgspec.Raw) -> None:
         """Take a notification of an MCP server of the client."""
-        ready = self._connection.ready_sessions()
-        if ready is not None:
+        for ready in self._connection.all_ready_sessions():
             ready.client.servers.hear(raw)
 
     def serve(
@@ -182,18 +187,19 @@ class _Second:
         async def handle(raw: msgspec.Raw, context: RequestContext) -> object:
             request = v1.read_params(raw, params)
             try:
-                return await choose(self._over(await self._connection.sessions()))(request, context)
+                return await choose(self._over(await self._connection.sessions(request)))(request, context)
             except Exception as error:
                 raise self._explained(error, request) from error
 
         return handle
 
     def _over(self, first: "SessionMethods") -> "UnstableMethods":
-        if self._methods is None:
+        known = self._methods.get(first)
+        if known is None:
             from pattern_acp.acp.v2.methods import UnstableMethods
 
-            self._methods = UnstableMethods(first, self._connection.explain)
-        return self._methods
+            known = self._methods[first] = UnstableMethods(first, self._connection.explain)
+        return known
 
     def _explained(self, error: Exception, request: object) -> Exception:
         """The error to raise: one about a session that is not there names it in its data."""

@@ -1,0 +1,274 @@
+"""The user's own memory in the constellations of projects, put together: which files, which key, and when.
+
+Owns: replicating while a project's constellation is open, and the key of what is still to be forgotten. Must not know:
+what goes, or in which form (sync/replica.py). The user's file may be locked or damaged: work in a project continues
+without it, and what was written meanwhile is carried over once it can be used.
+"""
+
+import logging
+import os
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from pattern_acp.bootstrap.constellation_choice import is_per_project, is_replica, project_constellations
+from pattern_acp.bootstrap.process import Process
+from pattern_acp.config.paths import make_private_directory
+from pattern_acp.db.connection import Database, open_database
+from pattern_acp.db.driver import BUSY_BUDGET_SECONDS
+from pattern_acp.domain.clock import RandomIds, SystemClock
+from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.memory.service.forget import Tell
+from pattern_acp.session.constellation import Constellation
+from pattern_acp.sync.outgoing import newest_event
+from pattern_acp.sync.replica import ReplicaForgetting, Side, is_to_be_forgotten, replicate
+from pattern_acp.sync.segments import KEY_BYTES
+
+_LOGGER = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.4
+"""Between two looks whether something was recorded in either file."""
+
+FIRST_SECONDS = 1.0
+"""Longest that the first session, or a command, waits for the user's memory; it comes later, then."""
+
+LAST_SECONDS = 0.5
+"""Longest that the last look may hold up the end of the process."""
+
+LONGEST_PAUSE_SECONDS = 60.0
+"""Between two attempts where the user's file cannot be used."""
+
+KEY_FILE = "replica.key"
+
+Telling = Callable[[], Awaitable[Tell]]
+
+
+def telling_of(process: Process) -> Telling | None:
+    """Prepares the noting of what is forgotten for the other constellations, and for the user's other devices.
+
+    None where there are none. What it returns raises a `PatternError` where there is no key, or it is not available.
+    """
+    others = is_per_project(process.loaded)
+    devices: Telling | None = None
+    if process.loaded.settings.sync.url and not is_replica(process):
+        # Late: most users have no other devices.
+        from pattern_acp.bootstrap.syncing import telling_of as of_devices
+
+        devices = of_devices(process)
+    if not others:
+        return devices
+
+    async def prepare() -> Tell:
+        also = None if devices is None else await devices()
+        forgetting = await _forgetting_of(process)
+        targets = await anyio.to_thread.run_sync(_followers, process, process.constellation)
+        return forgetting.telling(targets, also)
+
+    return prepare
+
+
+async def keep_users_memory(process: Process, shared: Constellation, tasks: TaskGroup) -> None:
+    """Have the user's memory of an open constellation the same in all of them, in `tasks`.
+
+    Waits a bounded time for what is new in the user's one, which the first session then begins with.
+    """
+    shared.tell_forgetting = telling_of(process)
+    if not is_replica(process):
+        tasks.start_soon(keep_forgetting, process, shared.database, name="forgetting in projects")
+        return
+    first = anyio.Event()
+    tasks.start_soon(keep_replica, process, shared.database, first, shared.notices.append, name="user's memory")
+    with anyio.move_on_after(FIRST_SECONDS):
+        await first.wait()
+
+
+async def tell_projects(process: Process) -> Tell:
+    """Notes for the projects' constellations what the user's one forgets because another device did."""
+    forgetting = await _forgetting_of(process)
+    return forgetting.telling(await anyio.to_thread.run_sync(project_constellations, process.loaded))
+
+
+async def exchange_once(process: Process, database: Database, seconds: float) -> None:
+    """Bring the user's memory up to date for a command, and forget in the others what it forgot, in so many seconds.
+
+    What cannot be done now is logged, and done with the next session or command.
+    """
+    try:
+        with anyio.move_on_after(seconds):
+            if not is_replica(process):
+                await follow_forgettings(process, database)
+                return
+            async with _open_user(process) as user:
+                await _look(process, database, user)
+                # What the project told the user's one, that one tells the others.
+                await follow_forgettings(process, user)
+    except (PatternError, OSError) as error:
+        _LOGGER.warning("Your own memory is not exchanged with this project's: %s", _sentence(error))
+
+
+async def keep_replica(
+    process: Process, database: Database, first: anyio.Event, tell_user: Callable[[str], None]
+) -> None:
+    """Replicate whenever something is new in either file, until cancelled; `first` is set after the first attempt."""
+    pause, said = 1.0, ""
+    while True:
+        try:
+            async with _open_user(process) as user:
+                seen = (-1, -1)
+                try:
+                    while True:
+                        seen = await _look(process, database, user)
+                        first.set()
+                        pause, said = 1.0, ""
+                        await _until_news(database, user, seen)
+                except anyio.get_cancelled_exc_class():
+                    await _look_last(process, database, user, seen)
+                    raise
+        except (PatternError, OSError) as error:
+            sentence = _sentence(error)
+            if sentence != said:
+                _LOGGER.warning("Your own memory is not exchanged with this project's: %s", sentence)
+            if not said:
+                tell_user(
+                    "Your own memory cannot be read or written now, so this project works with its copy; what is new "
+                    f"is exchanged later. {sentence}"
+                )
+            said = sentence
+        finally:
+            first.set()
+        await anyio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+async def keep_forgetting(process: Process, database: Database) -> None:
+    """Forget in the projects' constellations what the user's one forgot, until cancelled."""
+    seen = -1
+    while True:
+        try:
+            newest = await database.read(newest_event)
+            if newest != seen:
+                await follow_forgettings(process, database)
+                seen = newest
+        except PatternError as error:
+            _LOGGER.warning("What was forgotten is not forgotten in all projects yet: %s", error.sentence)
+        await anyio.sleep(LOOK_SECONDS)
+
+
+async def _look(process: Process, database: Database, user: Database) -> tuple[int, int]:
+    """Replicate once; the newest events of both before."""
+    seen = await database.read(newest_event), await user.read(newest_event)
+    names = process.constellation, process.loaded.settings.constellation.name
+    # Before anything goes: words that one has forgotten must not come back from the other.
+    await follow_forgettings(process, database)
+    await follow_forgettings(process, user)
+    await replicate(Side(names[0], database), Side(names[1], user), SystemClock())
+    return seen
+
+
+async def _look_last(process: Process, database: Database, user: Database, seen: tuple[int, int]) -> None:
+    with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
+        try:
+            if await database.read(newest_event) != seen[0]:
+                await _look(process, database, user)
+        except (PatternError, OSError) as error:
+            _LOGGER.warning("Your own memory is not exchanged with this project's: %s", _sentence(error))
+
+
+async def _until_news(database: Database, user: Database, seen: tuple[int, int]) -> None:
+    while True:
+        await anyio.sleep(LOOK_SECONDS)
+        if (await database.read(newest_event), await user.read(newest_event)) != seen:
+            return
+
+
+async def follow_forgettings(process: Process, database: Database) -> None:
+    """Forget in the other constellations what one has forgotten since.
+
+    Raises:
+        DatabaseError: the constellation cannot be read or written.
+    """
+    if not await database.read(is_to_be_forgotten):
+        return
+    forgetting = await _forgetting_of(process)
+    name = process.loaded.settings.constellation.name
+
+    def others(follower: str) -> Sequence[str]:
+        return _followers(process, follower) if follower == name else ()
+
+    await forgetting.run(database, others, await _of_devices(process))
+
+
+def _followers(process: Process, constellation: str) -> Sequence[str]:
+    """The constellations that hear of what one forgets: the user's of a project, and all projects of the user's."""
+    name = process.loaded.settings.constellation.name
+    return project_constellations(process.loaded) if constellation == name else (name,)
+
+
+async def _of_devices(process: Process) -> Tell | None:
+    """Notes for other devices what the user's file follows; None without sync, or while its key is not available."""
+    if not process.loaded.settings.sync.url:
+        return None
+    from pattern_acp.bootstrap.syncing import telling_of as of_devices
+
+    telling = of_devices(process)
+    try:
+        return None if telling is None else await telling()
+    except PatternError as error:
+        _LOGGER.warning("Other devices do not hear of what a project forgets: %s", error.sentence)
+        return None
+
+
+async def _forgetting_of(process: Process) -> ReplicaForgetting:
+    key = await anyio.to_thread.run_sync(_key, process.loaded.paths.data)
+
+    def reach(name: str) -> AbstractAsyncContextManager[Database] | None:
+        path = process.loaded.paths.constellation_path(name)
+        return open_database(path, clock=SystemClock()) if path.exists() else None
+
+    return ReplicaForgetting(key, reach, SystemClock(), RandomIds())
+
+
+@asynccontextmanager
+async def _open_user(process: Process) -> AsyncGenerator[Database, None]:
+    path = process.using(process.loaded.settings.constellation.name).constellation_path
+    busy_seconds = BUSY_BUDGET_SECONDS if process.busy_seconds is None else process.busy_seconds
+    async with open_database(path, clock=SystemClock(), busy_seconds=busy_seconds) as user:
+        yield user
+
+
+def _key(folder: Path) -> bytes:
+    """The key of what is still to be forgotten, made with the first one. It never leaves this machine.
+
+    Raises:
+        DatabaseError: the file cannot be read or made.
+    """
+    path = folder / KEY_FILE
+    try:
+        make_private_directory(folder)
+        if not path.exists():
+            made = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+            descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(KEY_BYTES))
+            try:
+                # Of two processes that make one, the first counts.
+                path.hardlink_to(made)
+            except FileExistsError:
+                pass
+            finally:
+                made.unlink()
+        key = path.read_bytes()
+    except OSError as error:
+        raise DatabaseError(f"{path} cannot be used ({error.strerror}); give yourself the right to it.") from error
+    if len(key) != KEY_BYTES:
+        raise DatabaseError(f"{path} is not a key; remove it, and one is made.")
+    return key
+
+
+def _sentence(error: PatternError | OSError) -> str:
+    return error.sentence if isinstance(error, PatternError) else f"Its file cannot be used ({error.strerror})."
