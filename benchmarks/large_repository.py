@@ -17,15 +17,17 @@ from pathlib import Path
 
 import anyio
 from measuring import Row, describe_machine, print_table
+from msgspec.structs import replace
 
-from pattern_acp.bootstrap.source_files import list_source_files
-from pattern_acp.codemap.find import FindQuery, find
-from pattern_acp.codemap.service import open_code_maps
+from pattern_acp.bootstrap.code_maps import ServedCode
+from pattern_acp.config.load import process_environment
 from pattern_acp.domain.clock import SystemClock
-from pattern_acp.tools.base import looks_readable
+from pattern_acp.tools.base import CodeMapArguments, CodeOperation, looks_readable
+from pattern_acp.tools.code_questions import answered
 from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.search import search_text
+from tests.support.tools import tool_bench
 
 FILES_OF_FOLDER = 100
 RARE = "needle_rare"
@@ -112,15 +114,19 @@ async def measure_window(folder: Path) -> None:
 
 
 async def measure_code_map(root: Path, cache: Path) -> None:
-    async with open_code_maps(cache, list_source_files, SystemClock()) as maps:
+    """The first answer for a name, as the tool gives it: from the index, or by the name's text."""
+    bench = tool_bench(root)
+    async with anyio.create_task_group() as tasks:
+        code = ServedCode(tasks, cache, process_environment(), SystemClock())
         began = time.perf_counter()
-        code_map = await maps.at(str(root))
-        judgement = await code_map.prepare(5.0)
-        found = await code_map.read(
-            lambda tx: find(tx, FindQuery("compute_77777", frozenset(), "", 20), may_show=lambda _path: True)
+        found = await answered(
+            CodeMapArguments(CodeOperation.FIND, query="compute_77777"),
+            replace(bench.context, code=code),
+            bench.progress,
         )
-        print(f"\nFirst answer of the index after {time.perf_counter() - began:.1f} s: {judgement.freshness},")
-        print(f"{judgement.indexed:,} of {judgement.listed:,} files read; {found}")
+        print(f"\nFirst answer of code_map for a name after {time.perf_counter() - began:.1f} s: {found.freshness}")
+        print(*(line.text for line in found.lines[:3]), sep="\n")
+        tasks.cancel_scope.cancel()
 
 
 def main() -> int:

@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 FIRST_SECONDS = 5.0
 """Longest that the first question about a folder waits for its index to be built."""
 
-BRIEF_SECONDS = 3.0
-"""The same for a name, which is looked for by its text in two seconds more."""
+BRIEF_SECONDS = 1.5
+"""The same for a name, which is looked for by its text in three seconds more."""
 
 NEXT_SECONDS = 2.0
 """Longest that a later question waits for what changed since."""

@@ -12,6 +12,8 @@ from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.tools.base import CodeOperation, CodeState, ToolFailedError, ToolInputError
 from pattern_acp.tools.code_map import OPERATIONS, CodeMap
+from pattern_acp.tools.code_questions import found_by_text
+from pattern_acp.tools.code_texts import Line
 from pattern_acp.workspace.git import FileDiff
 from tests.support.code_index import FakeCode, code_index
 from tests.support.tools import ToolBench, tool_bench
@@ -243,6 +245,17 @@ async def test_a_name_that_an_unfinished_index_lacks_is_found_by_its_text_and_it
     assert "late.py" not in await text(bench, "find", "Sluice", under="app")
     code.state = CodeState(Judgement("fresh", 800, 800))
     assert "by its text" not in await text(bench, "find", "Sluice")
+
+
+def test_a_search_by_text_that_ran_out_of_time_says_so():
+    found = [Line("late.py:1: class Sluice:")]
+    assert [line.text for line in found_by_text("Sluice", found, is_whole=False)] == [
+        "Sluice: by its text, since the index is not complete, and not all files were searched in 3 s",
+        "late.py:1: class Sluice:",
+    ]
+    (unknown,) = found_by_text("Sluice", [], is_whole=False)
+    assert unknown.text == "Sluice: not found, but not all files were searched in 3 s"
+    assert found_by_text("Sluice", [], is_whole=True) == []
 
 
 async def test_progress_of_a_build_is_shown(bench: Bench):
