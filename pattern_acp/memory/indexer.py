@@ -51,6 +51,9 @@ HURRIED_SECONDS = 0.08
 IDLE_SECONDS = 5.0
 """Between two looks for texts that other tasks and processes have stored."""
 
+PORTION_SECONDS = 0.01
+"""Between two portions, while many texts wait."""
+
 LOOK_SECONDS = 60.0
 """Longest time between two looks for texts of processes that ended before they embedded them."""
 
@@ -208,11 +211,10 @@ class Indexer:
             if self._problem:
                 await anyio.sleep(RETRY_SECONDS)
                 self._problem = ""
-            # A pause after every portion leaves the processor and the write lock to the user's turn.
             if not done:
                 with anyio.move_on_after(LOOK_SECONDS):
                     await self._database.next_write(seen)
-            await anyio.sleep(0.01 if done else IDLE_SECONDS)
+            await anyio.sleep(pause_after(done))
 
     async def _catch_up_with_fresh(self, table: VectorTable) -> None:
         """Embed what was stored a moment ago, which the query is likely to be about, if that is little."""
@@ -259,6 +261,16 @@ class Indexer:
         if problem != self._problem:
             _LOGGER.warning("Search goes by words alone: %s", problem)
         self._problem, self._failed_at = problem, self._clock.monotonic()
+
+
+def pause_after(embedded: int) -> float:
+    """Seconds until the next look, after a portion of so many texts.
+
+    A short pause leaves the processor and the write lock to the user's turn. A portion that is not full was all that
+    waited. Where sessions talk all the time, something always waits: portions of one text after the other would be more
+    commits than those of their turns.
+    """
+    return PORTION_SECONDS if embedded >= BATCH else IDLE_SECONDS
 
 
 def _is_awaited(tx: Transaction, table: VectorTable, beside: str) -> bool:

@@ -20,7 +20,16 @@ from pattern_acp.memory.embeddings import (
     hashed_vector,
 )
 from pattern_acp.memory.filters import Filters
-from pattern_acp.memory.indexer import CATCH_UP, FRESH, FRESH_SECONDS, RETRY_SECONDS, Indexer
+from pattern_acp.memory.indexer import (
+    BATCH,
+    CATCH_UP,
+    FRESH,
+    FRESH_SECONDS,
+    IDLE_SECONDS,
+    RETRY_SECONDS,
+    Indexer,
+    pause_after,
+)
 from pattern_acp.memory.recall import SearchResult, index_message, search
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.passing_time import passing
@@ -162,6 +171,11 @@ async def test_the_background_task_embeds_what_is_stored(constellation: Constell
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
     assert embedder.asked == [("Use tabs.", TextUse.STORED)]
+
+
+def test_the_background_task_takes_no_portion_after_the_other_of_what_is_said_meanwhile():
+    assert pause_after(BATCH) < 1.0
+    assert {pause_after(BATCH - 1), pause_after(1), pause_after(0)} == {IDLE_SECONDS}
 
 
 async def test_a_failing_embedder_leaves_words_and_is_asked_again_after_a_while(constellation: Constellation):
