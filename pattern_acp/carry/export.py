@@ -259,7 +259,7 @@ class Export:
         sessions = [self._put(one) for one in self._sessions()]
         sources = [self._put(one) for one in self._sources()] if sessions else []
         if with_memory and any(fork_in(text(row[2])) for row in self._tx.all(QUERIES["blocks_there"])):
-            report.left_out.append("What forked memory learned stays here until /merge brings it back.")
+            report.left_out.append("What forked memory learned stays here until it is merged.")
         report.blocks, report.entries = len(blocks), len(entries)
         report.sessions, report.sources = len(sessions), len(sources)
         links = (self._pages(each) for each in (blocks, entries, sessions, sources, lists))

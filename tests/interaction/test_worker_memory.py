@@ -250,6 +250,22 @@ async def test_a_line_that_others_changed_meanwhile_has_both_and_the_model_reads
         await assert_no_fork_is_left(agent)
 
 
+async def test_a_worker_cannot_change_facts_from_before_and_reads_so():
+    work: list[Turn] = [says("Nothing."), says("Found it.")]
+    model = model_of(learns(FACT, "archive"), says("Ok."), delegates("worker", "maker"), says("Done."), maker=work)
+    async with running_agent(model, settings=settings(delegate=WHOLE)) as agent:
+        session = await run(agent)
+        history = MemoryHistory(agent.database, agent.sessions.get(session).memory.owner.owners)
+        (entry,) = await history.archive()
+        work[0] = calls("memory_write", label="archive", operation="resolve", old_text=entry.entry.id, reason="Fixed.")
+        await agent.editor.prompt(session, "Delegate.")
+        refused = last_result(requests_of(model, "maker")[-1])
+        assert refused.is_error
+        assert "stays as it is until this one is merged" in refused.text
+        assert await facts_of(agent, session) == [FACT]
+        await assert_no_fork_is_left(agent)
+
+
 @pytest.mark.parametrize("lands", [True, False])
 async def test_what_is_learned_below_a_worker_becomes_part_of_what_it_learned(lands: bool):
     model = ScriptedProvider(

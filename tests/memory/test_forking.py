@@ -306,7 +306,7 @@ async def test_facts_of_the_archive_are_inherited_and_new_ones_come_back(forked:
     with pytest.raises(BlockError):
         await forked.write(forked.owner, "append", "The build needs docker.", "archive")
     entry = (await forked.history(PARENT).archive())[-1].entry
-    with pytest.raises(UnusableEditError, match="stays as it is until /merge"):
+    with pytest.raises(UnusableEditError, match="stays as it is until this one is merged"):
         await forked.write(forked.owner, "replace", "The build needs podman.", "archive", old_text=entry.id)
     merged = await forked.merge()
     assert merged.facts == ["Tests want a free port."]

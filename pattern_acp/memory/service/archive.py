@@ -272,7 +272,7 @@ def _find(tx: Transaction, named: str, writing: WriteContext) -> ArchivalEntry:
         if (entry.scope, entry.owner) in writing.owner.sources:
             problem = (
                 f"the entry {entry.id} is of the memory that this one was forked from, which stays as it is until "
-                "/merge; keep a new entry that says what is right."
+                "this one is merged; keep a new entry that says what is right."
             )
             raise UnusableEditError(ARCHIVE, problem)
     except EntryMissingError:

@@ -102,7 +102,10 @@ class SubagentMemory:
 
     async def preview_all(self, edits: Sequence[MemoryEdit]) -> MemoryProposal:
         """See `MemoryAccess.preview_all`. Policy decides on a write in a fork as on one outside of it."""
-        proposal = await self.current.preview_all([self._signed(edit) for edit in edits])
+        # An entry that was there before can be changed outside of the fork alone: refused before anybody is asked.
+        changes_entry = any(edit.label == ARCHIVE and edit.old_text for edit in edits)
+        memory = self.forked() if self._lands and changes_entry else self.current
+        proposal = await memory.preview_all([self._signed(edit) for edit in edits])
         fork = self._session.memory.owner.fork
         outside = "" if fork is None else fork.id
         accesses = (replace(one, owner=owner_in(lasting_owner(one.owner), outside)) for one in proposal.accesses)
