@@ -21,7 +21,7 @@ from pattern_acp.jsonrpc.messages import (
     RpcError,
 )
 from pattern_acp.providers.errors import ProviderAuthError
-from pattern_acp.session.errors import CredentialsError, UnknownSessionError
+from pattern_acp.session.ports import CredentialsError, UnknownSessionError
 
 CODES: tuple[tuple[type[PatternError], int], ...] = (
     (UnknownSessionError, RESOURCE_NOT_FOUND),

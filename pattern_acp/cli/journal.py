@@ -418,8 +418,7 @@ def masked(entry: Recorded, mask: Mask | None) -> Recorded:
 
 def _pages(session_id: str, recorded: Sequence[Recorded], head: str, level: str) -> dict[str, bytes]:
     # Heavy only here.
-    from pattern_acp.session.transcript import conversation_markdown
-    from pattern_acp.session.transcript_html import conversation_html
+    from pattern_acp.session.transcript import conversation_html, conversation_markdown
 
     events = [entry.event for entry in recorded]
     title = next((event.title for event in reversed(events) if isinstance(event, SessionTitled) and event.title), "")

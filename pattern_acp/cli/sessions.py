@@ -92,7 +92,7 @@ async def show(desk: TerminalDesk, session: str, html: str = "") -> Result | int
         raise MissingSessionError(session)
     recorded = await _recorded(desk.database, meant)
     if html:
-        from pattern_acp.session.transcript_html import conversation_html
+        from pattern_acp.session.transcript import conversation_html
 
         about = (("Session", meant), ("Folder", row.cwd), ("Model", row.model))
         page = conversation_html(recorded, title=row.title or "Untitled", about=about)

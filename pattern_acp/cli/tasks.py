@@ -71,7 +71,7 @@ async def open_tasks(call: TypedCommand, process: Process) -> AsyncGenerator[Ter
         yield desk
         if process.loaded.settings.tasks.files and not reads:
             # Late: most users keep no files.
-            from pattern_acp.session.task_projection import renew_task_files
+            from pattern_acp.session.task_commands import renew_task_files
 
             for sentence in await renew_task_files(database, desk.cwd, desk.project):
                 write_error(sentence)

@@ -62,7 +62,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "code",
             "Find code: a name, or brief, outline, callers, importers, impact",
-            "pattern_acp.session.code_commands:run_code",
+            "pattern_acp.session.project_commands:run_code",
             hint="FIND",
         ),
         Command(
@@ -98,10 +98,12 @@ COMMANDS: dict[str, Command] = {
         Command(
             "merge",
             "Bring back what a fork's memory learned, after a look",
-            "pattern_acp.session.fork_commands:run_merge",
+            "pattern_acp.session.session_commands:run_merge",
             hint="[both | fork | target]",
         ),
-        Command("discard", "Drop a fork's memory; nothing comes back", "pattern_acp.session.fork_commands:run_discard"),
+        Command(
+            "discard", "Drop a fork's memory; nothing comes back", "pattern_acp.session.session_commands:run_discard"
+        ),
         ARCHIVE,
         UNDELETE,
         Command(
@@ -118,13 +120,13 @@ COMMANDS: dict[str, Command] = {
         Command(
             "compact",
             "Sum up the older part of the conversation for the model",
-            "pattern_acp.session.compact_commands:run_compact",
+            "pattern_acp.session.conversation_commands:run_compact",
             hint="[INSTRUCTIONS]",
         ),
         Command(
             "pin",
             "Keep your last message and its answer in the model's context",
-            "pattern_acp.session.compact_commands:run_pin",
+            "pattern_acp.session.conversation_commands:run_pin",
             hint="[list | off]",
         ),
         Command(
@@ -136,24 +138,24 @@ COMMANDS: dict[str, Command] = {
         Command(
             "checkpoint",
             "Name this moment, to go back to it later",
-            "pattern_acp.session.rewind_commands:run_checkpoint",
+            "pattern_acp.session.rewind_requests:run_checkpoint",
             hint="NAME",
         ),
         Command(
             "checkpoints",
             "The moments to which the session can go back",
-            "pattern_acp.session.rewind_commands:run_checkpoints",
+            "pattern_acp.session.rewind_requests:run_checkpoints",
         ),
         Command(
             "rewind",
             "Go back: conversation, files, memory; shows first what would change",
-            "pattern_acp.session.rewind_commands:run_rewind",
+            "pattern_acp.session.rewind_requests:run_rewind",
             hint="[TURN | NAME | last | undo] [conversation] [files] [memory]",
         ),
         Command(
             "undo",
             "Take the last turn back, conversation and files; shows first what would change",
-            "pattern_acp.session.rewind_commands:run_undo",
+            "pattern_acp.session.rewind_requests:run_undo",
         ),
         Command(
             "export",
@@ -196,7 +198,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "queue",
             "Prompts that wait for the running turn: show, edit, drop",
-            "pattern_acp.session.queue_command:run_queue",
+            "pattern_acp.session.conversation_commands:run_queue",
             hint="[edit N TEXT | drop N | steer | queue | replace]",
             beside=True,
         ),
@@ -227,13 +229,13 @@ COMMANDS: dict[str, Command] = {
         Command(
             "group",
             "Groups of personas of this project: list, run a pipeline or panel, switch a watch",
-            "pattern_acp.session.group_commands:run_group",
+            "pattern_acp.session.group_watches:run_group",
             hint='[NAME ["GOAL"] | watch NAME on|off]',
         ),
         Command(
             "board",
             "Open sessions: who works on which task and which files",
-            "pattern_acp.session.board_commands:run_board",
+            "pattern_acp.session.task_commands:run_board",
             hint="[claim PATH | take PATH | release [PATH]]",
             beside=True,
         ),
@@ -241,13 +243,13 @@ COMMANDS: dict[str, Command] = {
         Command(
             "persona",
             "Who answers: list the personas, choose another, or type one for this session",
-            "pattern_acp.session.persona:run_persona",
+            "pattern_acp.session.definitions:run_persona",
             hint="[NAME | inline TEXT]",
         ),
         Command(
             "definitions",
             "All that the session is defined by, and what changed of it",
-            "pattern_acp.session.definition_choices:run_definitions",
+            "pattern_acp.session.adoption:run_definitions",
             hint="[diff | adopt [--with-permissions] | follow ask|adopt|keep|settings]",
         ),
         Command(

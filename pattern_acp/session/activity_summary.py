@@ -126,7 +126,7 @@ def _left(tx: Transaction, handoffs: Sequence["Handoff"], now_ms: int) -> tuple[
 
 def _commands_of(tx: Transaction, handoff: "Handoff") -> tuple[str, ...]:
     # Late: it is the first that is needed of it.
-    from pattern_acp.session.past_turns import past_turns
+    from pattern_acp.session.searching import past_turns
 
     turns = readable(partial(past_turns, tx, handoff.session_id, handoff.title), [])
     ran = [deed.text for turn in turns for deed in turn.deeds if deed.is_command]
@@ -200,7 +200,7 @@ async def run_handoff(session: "Session", argument: str) -> str:
     if argument not in {"", "list"}:
         raise CommandMisusedError("/handoff leaves a handoff now and shows the last ones; /handoff list only shows.")
     # Late: only this writes them out, and files.
-    from pattern_acp.session.note_files import SHOWN, handoff_text
+    from pattern_acp.session.memory_files import SHOWN, handoff_text
 
     shared, state = session.constellation, session.state
     left = await leave_handoff(session.constellation, session.state) if not argument else None

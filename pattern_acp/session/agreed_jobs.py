@@ -61,9 +61,17 @@ from pattern_acp.policy.subagent_policy import SubagentLimits, globs_below
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.budgets import USED_UP, cheaper_model
 from pattern_acp.session.changed_files import net_changes
-from pattern_acp.session.errors import OptionUnusableError
-from pattern_acp.session.job_questions import DECLINE, JOB_CALL, NARROW, JobQuestion, ask_about, label_of
-from pattern_acp.session.job_reach import reach_of, session_tokens
+from pattern_acp.session.job_questions import (
+    DECLINE,
+    JOB_CALL,
+    NARROW,
+    JobQuestion,
+    ask_about,
+    label_of,
+    reach_of,
+    session_tokens,
+)
+from pattern_acp.session.ports import OptionUnusableError
 from pattern_acp.session.state import Addition, RunningJob
 from pattern_acp.tasks.claims import ClaimKind, ClaimTarget, release_claims, take_claims
 from pattern_acp.turn.budget import Budget, Limits
@@ -364,7 +372,7 @@ async def _answer_as(session: "Session", name: str) -> None:
     """
     if name != session.state.persona.name:
         # Late: hardly a job is another persona's.
-        from pattern_acp.session.persona import become_named
+        from pattern_acp.session.definitions import become_named
 
         await become_named(session, name, by="agent")
 

@@ -44,7 +44,7 @@ from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ToolForm
 from pattern_acp.providers.catalogue import cost_of, is_assumed_free
 from pattern_acp.session.options import MODEL_OPTION
-from pattern_acp.session.questions import recorded_question
+from pattern_acp.session.ports import recorded_question
 from pattern_acp.session.state import BudgetScope, BudgetState
 from pattern_acp.turn.budget import UserWaitTimer
 from pattern_acp.turn.loop import TurnEnd, show_sentence

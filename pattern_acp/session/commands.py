@@ -16,8 +16,8 @@ from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.clock import TurnId
-from pattern_acp.domain.messages import is_about_user
-from pattern_acp.domain.text_limits import with_visible_characters
+from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, is_about_user
+from pattern_acp.domain.text_limits import plural, with_visible_characters
 from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import PromptRefused, SessionTitled
 from pattern_acp.memory.errors import DuplicateFoundError
@@ -25,12 +25,11 @@ from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.session.context_usage import stable_part
 from pattern_acp.session.definitions import written_commands
-from pattern_acp.session.errors import OptionUnusableError
 from pattern_acp.session.instructions import instructions_summary
 from pattern_acp.session.jobs import jobs_summary
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODEL_OPTION, THOUGHT_OPTION, thought_level_of
-from pattern_acp.session.titles import title_of
+from pattern_acp.session.ports import OptionUnusableError
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 
@@ -234,3 +233,44 @@ async def _unknown(session: "Session", name: str) -> str:
     meant = f" Did you mean /{near[0]}?" if near else ""
     advice = "/help lists all; with a blank in front, the text goes to the model as it is."
     return f"There is no command /{name}.{meant} {advice}"
+
+
+TITLE_LENGTH = 60
+
+PASTE_CHARACTERS = 2_000
+"""From here on a text is taken for a paste, of which the title says how much it is."""
+
+
+def title_of(message: Message) -> str:
+    """The first line of the prompt, cut at a word, and of a paste how much follows it.
+
+    At most 60 characters, never empty.
+    """
+    said = message.words
+    lines = said.splitlines()
+    for number, line in enumerate(lines, 1):
+        words = line.strip().lstrip("#>*- ").strip()
+        # A paste often begins with the fence of its code.
+        if words and not words.startswith("```"):
+            return _with_size(words, said, len(lines) - number)
+    for part in message.parts:
+        if isinstance(part, ResourcePart) and part.name:
+            return _cut(part.name)
+        if isinstance(part, ImagePart) and part.name:
+            return _cut(part.name)
+    return "Untitled"
+
+
+def _with_size(words: str, text: str, lines_below: int) -> str:
+    if len(text) < PASTE_CHARACTERS:
+        return _cut(words)
+    size = f" (+{plural(lines_below, 'line')})" if lines_below else f" ({len(text):,} characters)"
+    return _cut(words, TITLE_LENGTH - len(size)) + size
+
+
+def _cut(text: str, most: int = TITLE_LENGTH) -> str:
+    if len(text) <= most:
+        return text
+    head = text[: most - 1]
+    at_word = head.rsplit(" ", 1)[0]
+    return (at_word if len(at_word) > most // 2 else head).rstrip(" ,.;:") + "…"

@@ -1,6 +1,7 @@
-"""Slash commands about the conversation as a whole: /clear, /export, /diff.
+"""Slash commands about the conversation as a whole: /clear, /compact, /pin, /queue, /export, /diff.
 
-Owns: what they answer. Must not know: how a request is built from what is left.
+Owns: what they answer, and what becomes of prompts that wait. Must not know: how a request is built from what is left,
+how space is made, or when a prompt runs (`session.session`, `session.turn_stages`).
 """
 
 import os
@@ -11,28 +12,37 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from pattern_acp.commands.parameters import CommandMisusedError
+from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.domain.access import Actor, Origin
-from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.clock import MessageId, TurnId
+from pattern_acp.domain.errors import InvalidRequestError, WorkspaceError
+from pattern_acp.domain.messages import Message
 from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
-from pattern_acp.domain.text_limits import cut_middle, fenced, plural
+from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plural
 from pattern_acp.domain.tool_calls import FileChange
-from pattern_acp.domain.usage import amount_text
-from pattern_acp.journal.events import Event, HistoryCleared, UsageReported
+from pattern_acp.domain.usage import Cost, Usage, amount_text
+from pattern_acp.journal.events import Event, HistoryCleared, MessagePinned, MessageRecorded, TurnStarted, UsageReported
 from pattern_acp.journal.history import active_events, read_history
 from pattern_acp.journal.reader import Recorded
+from pattern_acp.session.budgets import BudgetGate
 from pattern_acp.session.changed_files import ChangedFile, changed_files, net_changes, sentence_of, with_states
-from pattern_acp.session.context_usage import show_context
-from pattern_acp.session.history_cache import reload_history
+from pattern_acp.session.compaction import CompactionRequest, compact, pinned_of, told
+from pattern_acp.session.context_usage import context_tokens, show_context
+from pattern_acp.session.memory_context import reload_history
+from pattern_acp.session.options import OVERLAP_OPTION, OVERLAPS, Overlap
+from pattern_acp.session.window import session_limits, strategy_of, tokens_in
+from pattern_acp.turn.loop import ModelInUse
 from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.snapshots import canonical_path
 
 if TYPE_CHECKING:
     from pattern_acp.domain.clock import SessionId
+    from pattern_acp.memory.service.session_memory import ConstellationMemory
     from pattern_acp.session.constellation import Constellation
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.session import PromptTicket, Session
     from pattern_acp.session.state import SessionState
+
 
 DIFF_CHARACTERS = 60_000
 """Characters of the whole answer of /diff; an editor gets it as one message."""
@@ -219,3 +229,146 @@ async def room_taken(shared: "Constellation") -> str:
 
 async def _recorded(shared: "Constellation", session_id: "SessionId") -> list[Recorded]:
     return await shared.database.read(lambda tx: read_history(tx, session_id))
+
+
+SHOWN_TEXT = 200
+"""Characters of a prompt that the table shows."""
+
+USAGE = (
+    "`/queue` shows what waits; `/queue edit N TEXT` and `/queue drop N` change it, `/queue drop all` empties it, "
+    "`/queue steer`, `/queue queue` and `/queue replace` choose what new prompts do while a turn runs."
+)
+
+
+async def run_queue(session: "Session", argument: str) -> str:
+    """Show, edit or drop the prompts that wait, or choose what new ones do."""
+    verb, rest = first_word(argument)
+    match verb:
+        case "":
+            return _shown(session.waiting, session.state)
+        case "drop" if rest.strip() == "all":
+            dropped = session.waiting
+            for ticket in dropped:
+                ticket.cancel()
+            return f"Dropped {plural(len(dropped), 'prompt')}."
+        case "drop":
+            ticket = _named(session.waiting, rest)
+            ticket.cancel()
+            return f"Dropped “{one_line(ticket.text, SHOWN_TEXT)}”."
+        case "edit":
+            number, text = first_word(rest)
+            ticket = _named(session.waiting, number)
+            if not text.strip():
+                raise CommandMisusedError(f"Write the new text behind the number. {USAGE}")
+            ticket.edited = text.strip()
+            return f"Prompt {number} is now “{one_line(ticket.text, SHOWN_TEXT)}”."
+        case Overlap.STEER | Overlap.QUEUE | Overlap.REPLACE if not rest:
+            options = await session.set_option(OVERLAP_OPTION, verb, by="agent")
+            if session.state.shows_overlap:
+                await session.view.show_options(options)
+            return _customs(session.state)
+        case _:
+            raise CommandMisusedError(USAGE)
+
+
+def _named(waiting: "Sequence[PromptTicket]", number: str) -> "PromptTicket":
+    place = int(number) if number.strip().isdecimal() else 0
+    if not 1 <= place <= len(waiting):
+        has = f"{plural(len(waiting), 'prompt')} waits" if len(waiting) == 1 else f"{len(waiting)} prompts wait"
+        raise CommandMisusedError(f"Name a prompt by its number; {has if waiting else 'no prompt waits'}. {USAGE}")
+    return waiting[place - 1]
+
+
+def _shown(waiting: "Sequence[PromptTicket]", state: "SessionState") -> str:
+    if not waiting:
+        return f"No prompt waits. {_customs(state)}"
+    rows = ["| # | Prompt | |", "| --- | --- | --- |"]
+    for number, ticket in enumerate(waiting, start=1):
+        text = one_line(ticket.text, SHOWN_TEXT).replace("|", "\\|")
+        rows.append(f"| {number} | {text} | {ticket.overlap} |")
+    return "\n".join([*rows, "", _customs(state), "", USAGE])
+
+
+def _customs(state: "SessionState") -> str:
+    words = {choice.value: choice.description for choice in OVERLAPS}[state.overlap]
+    return f"A prompt that you send while a turn runs: {state.overlap}. {words}"
+
+
+SHOWN_CHARACTERS = 160
+"""Characters of a pinned message that /pin repeats."""
+
+
+async def run_compact(session: "Session", argument: str) -> str:
+    """Sum up all of the conversation but its last exchange."""
+    state, shared = session.state, session.constellation
+    if missing := shared.models.missing_key(state.model.qualified):
+        raise InvalidRequestError(missing)
+    provider, info = shared.models.resolve(state.model.qualified)
+    turn_id = session.turn_id
+    gate = BudgetGate(session, turn_id, None)
+    model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session.state), gate.refusal), info)
+    tokens = context_tokens(session, info)
+    wanted = CompactionRequest(
+        "person", strategy_of(session.state, model), tokens, 0, session_limits(session.state, model), argument
+    )
+
+    def spend(_usage: Usage, cost: Cost | None) -> Cost | None:
+        before = state.cost.micro_units if state.cost is not None else 0
+        state.cost = state.cost if cost is None else Cost(before + cost.micro_units, cost.currency)
+        return state.cost
+
+    outcome = await compact(session, turn_id, model, wanted, spend, gate)
+    if outcome is None:
+        return (
+            "There is nothing to compact: what could leave the conversation is no longer than a note that it is gone."
+        )
+    # What the model does not know any more it must read again before it edits.
+    state.fingerprints.clear()
+    await show_context(session)
+    short = told(outcome.event, outcome.problem).partition(" In their place the model reads:")[0]
+    return f"The conversation is compacted. {short}"
+
+
+async def run_pin(session: "Session", argument: str) -> str:
+    """Keep the user's last message and its answer in the context, whatever is compacted."""
+    said, pinned = await _messages(session.constellation, session.session_id)
+    if argument == "off":
+        events = [_pinning(session.memory, message_id, pinned=False) for message_id in sorted(pinned)]
+        if events:
+            await session.recorder.record(*events)
+        return f"{plural(len(events), 'message')} can be compacted again."
+    if argument == "list":
+        lines = [f"- {one_line(m.text, SHOWN_CHARACTERS)}" for m in said if m.message_id in pinned]
+        return "\n".join(lines) or "No message is pinned."
+    if argument:
+        raise CommandMisusedError("/pin pins your last message and its answer; /pin list shows them, /pin off ends it.")
+    known = {message.message_id for message in session.state.history}
+    last = next((place for place in range(len(said) - 1, -1, -1) if said[place].role == "user"), None)
+    chosen = [message for message in said[last:] if message.message_id in known] if last is not None else []
+    # The prompt and the last word of its answer: what is between are steps.
+    chosen = chosen if len(chosen) < 2 else [chosen[0], chosen[-1]]
+    if not chosen:
+        raise CommandMisusedError("There is no message of yours to pin in what the model sees.")
+    await session.recorder.record(*[_pinning(session.memory, message.message_id, pinned=True) for message in chosen])
+    return f"Pinned: “{one_line(chosen[0].text, SHOWN_CHARACTERS)}” and its answer stay, whatever is compacted."
+
+
+def _pinning(memory: "ConstellationMemory", message_id: MessageId, *, pinned: bool) -> NewEvent:
+    event = MessagePinned(memory.turn_id or TurnId(""), message_id, pinned)
+    return NewEvent(event, Actor.HUMAN, Origin.PERSON)
+
+
+async def _messages(shared: "Constellation", session_id: "SessionId") -> tuple[list[Message], frozenset[MessageId]]:
+    """The prompts and answers so far, in order, and the ids of those that are pinned."""
+    stream = await shared.database.read(lambda tx: read_history(tx, session_id))
+    events = [item.event for item in active_events(stream)]
+    said: list[Message] = []
+    for event in events:
+        match event:
+            case TurnStarted(message=message, command=""):
+                said.append(message)
+            case MessageRecorded(message=message, for_model=True) if not message.tool_calls:
+                said.append(message)
+            case _:
+                pass
+    return said, pinned_of([event for event in events if isinstance(event, MessagePinned)])

@@ -1,9 +1,9 @@
-"""Watches of a session: a persona that works in the background once what it watches has changed.
+"""`/group`, and watches: a persona that works in the background once what it watches has changed.
 
-Owns: `/group watch`, looking for changes between turns, and the bounds: how often an hour, how much in all, one at a
-time, and only while the folder is trusted as it is. Must not know: how a subagent works in the background
-(`session/subagents/background.py`), which also says what becomes of its report: the next turn reads it, the user's or
-one of the agent's own.
+Owns: what was typed, the list of groups, looking for changes between turns, and the bounds: how often an hour, how much
+in all, one at a time, and only while the folder is trusted as it is. Must not know: how a group runs, or how a subagent
+works in the background (`session/subagents/background.py`), which also says what becomes of its report: the next turn
+reads it, the user's or one of the agent's own.
 """
 
 import logging
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
+from pattern_acp.commands.document import cell, table
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.db.connection import Transaction
-from pattern_acp.definitions.groups import GroupDefinition
+from pattern_acp.definitions.groups import GROUPS_FILE, GroupDefinition
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import ToolCallId
@@ -26,7 +27,16 @@ from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallV
 from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.journal.events import JobStarted, ToolCallFinished, ToolCallStarted, WatchSwitched
 from pattern_acp.journal.reader import read_stream
-from pattern_acp.session.groups import groups_of, limit_turn, look_at_groups, task_of, usable_group
+from pattern_acp.session.groups import (
+    groups_of,
+    limit_turn,
+    look_at_groups,
+    named_group,
+    run_goal,
+    task_of,
+    unknown_persona,
+    usable_group,
+)
 from pattern_acp.session.subagents.background import background_of
 from pattern_acp.session.subagents.delegation import lands_whole
 from pattern_acp.session.task_commands import tasks_of_user
@@ -41,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pattern_acp.session.session import Session
+
 
 logger = logging.getLogger(__name__)
 
@@ -278,3 +289,68 @@ def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     lines = [f"{name} ({word})" for name, word in sorted(words.items())]
     more = len(lines) - MOST_NAMED
     return [*lines[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])]
+
+
+USAGE = '`/group NAME "GOAL"` runs one, `/group NAME` shows it, `/group watch NAME on` or `off` switches a watch.'
+
+NO_GROUPS = (
+    f"This project has no groups. `{'/'.join(GROUPS_FILE)}` names some: a pipeline of personas, a panel, or a watch "
+    "(docs/how-to/groups.md)."
+)
+
+
+async def run_group(session: "Session", argument: str) -> str:
+    """List the groups, show one, run one, or switch a watch.
+
+    Raises:
+        PatternError: a sentence about what is wrong.
+    """
+    name, rest = first_word(argument)
+    if not name:
+        return await _listed(session)
+    if name == "watch":
+        return await switch_watch(session, rest)
+    goal = rest.strip()
+    if len(goal) > 1 and goal[0] == goal[-1] and goal[0] in "\"'" and goal[0] not in goal[1:-1]:
+        goal = goal[1:-1].strip()
+    if not goal:
+        await look_at_groups(session)
+        return _shown(session, named_group(session, name))
+    group = await usable_group(session, name)
+    if group.kind == "watch":
+        raise CommandMisusedError(f"{name} is a watch; `/group watch {name} on` switches it on.")
+    return await run_goal(session, group, goal)
+
+
+async def _listed(session: "Session") -> str:
+    await look_at_groups(session)
+    groups = groups_of(session)
+    if not groups.usable and not groups.problems:
+        return NO_GROUPS
+    trusted = "" if session.trust.granted else " (not trusted: /trust)"
+    rows = [
+        [
+            f"`{each.name}`",
+            f"{each.kind}{_is_on(session, each)}{trusted}",
+            cell(each.summary, 300),
+            each.max or "no limit",
+        ]
+        for each in groups.usable
+    ]
+    shown = [table(["Group", "Kind", "Personas", "At most"], rows)] if rows else []
+    shown += [f"> {sentence}" for sentence in groups.problems]
+    shown += [f"> {sentence}" for each in groups.usable if (sentence := unknown_persona(session, each))]
+    return "\n\n".join((*shown, USAGE))
+
+
+def _is_on(session: "Session", group: GroupDefinition) -> str:
+    return ", on" if group.name in session.state.watches else ""
+
+
+def _shown(session: "Session", group: GroupDefinition) -> str:
+    missing = unknown_persona(session, group)
+    about = [f"**{group.name}** ({group.kind}{_is_on(session, group)}): {group.description or group.summary}"]
+    about += [f"- {each.line}" for each in group.members]
+    about += [f"- decides: {group.decides.line}"] if group.decides is not None else []
+    about += [f"- at most {group.max}"] if group.max else []
+    return "\n".join((*about, *(["", f"> {missing}"] if missing else [])))

@@ -2,7 +2,7 @@
 
 Owns: what each member reads of the others, and the answer. What a member says is data with an origin: the next one
 reads it in a frame, policy compares calls with it, and it never counts as the user's word. Must not know: the form of
-the file (`definitions/groups.py`), how a subagent runs, what is typed (`session/group_commands.py`), or how a watch
+the file (`definitions/groups.py`), how a subagent runs, what is typed (`session/group_watches.py`), or how a watch
 wakes (`session/group_watches.py`).
 """
 
@@ -30,8 +30,9 @@ from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.domain.usage import Allowance
 from pattern_acp.journal.events import ContextAdded, SessionTitled, ToolCallFinished, ToolCallStarted
 from pattern_acp.session.budgets import limit_of
+from pattern_acp.session.definition_pins import UsedDefinition, use_definition
 from pattern_acp.session.definitions import named_tools
-from pattern_acp.session.errors import OptionUnusableError
+from pattern_acp.session.ports import OptionUnusableError
 from pattern_acp.session.subagents.background import ShownInTurns, background_of, land_alone, shown_changes
 from pattern_acp.session.subagents.delegation import Subagents, lands_whole
 from pattern_acp.session.subagents.graph import SubagentGraph
@@ -40,7 +41,6 @@ from pattern_acp.session.subagents.memory import shown_memory
 from pattern_acp.session.subagents.subagent import Subagent
 from pattern_acp.session.trust import HOW_TO_TRUST, ensure_trust, look_again, reread_trust
 from pattern_acp.session.turn_tools import own_tools
-from pattern_acp.session.used_definitions import UsedDefinition, use_definition
 from pattern_acp.tools.base import DELEGATE, DelegatedTask, NotAvailableError, SubagentKind, ToolOutcome
 from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, CallProgress

@@ -1,7 +1,7 @@
-"""Instructions of the folders in hand, and which are in force.
+"""Instructions of the folders in hand, and which are in force; and other context that is added beside the user's words.
 
-Owns: when a nested or a changed file joins the conversation. Must not know: which file counts
-(`context/instructions.py`).
+Owns: when a nested or a changed file joins the conversation; that added context waits for the next request, is recorded
+first, and is visible to the user. Must not know: which file counts (`context/instructions.py`), or what hooks say.
 """
 
 import os
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from pattern_acp.context.history import add_context
 from pattern_acp.context.instructions import (
     NAMES,
     ProjectInstruction,
@@ -21,19 +22,23 @@ from pattern_acp.context.instructions import (
     project_instructions,
     within_total,
 )
-from pattern_acp.domain.messages import TextPart
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
+from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.paths import display_path, resolve_path
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.domain.tool_calls import Location, ToolKind
-from pattern_acp.domain.untrusted_blocks import attribute
-from pattern_acp.journal.events import InstructionFile
-from pattern_acp.session.injected_context import text_of
-from pattern_acp.session.state import Addition
+from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus, ToolCallView, ToolKind
+from pattern_acp.domain.untrusted_blocks import attribute, untrusted_block
+from pattern_acp.journal.events import ContextAdded, InstructionFile, ToolCallFinished, ToolCallStarted
+from pattern_acp.session.state import Addition, InjectionQueue
+from pattern_acp.turn.recorder import NewEvent, TurnRecorder
 from pattern_acp.workspace.git import git_facts
 
 if TYPE_CHECKING:
     from pattern_acp.session.constellation import Constellation
-    from pattern_acp.session.state import InjectionQueue, SessionState
+    from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
+
 
 IN_HAND = frozenset({ToolKind.READ, ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE})
 """Kinds of calls that take a file in hand."""
@@ -197,3 +202,46 @@ def instructions_summary(state: "SessionState") -> str:
     sizes |= {source.partition(" ")[2]: size for source, size in _told(state).items()}
     shown = [f"`{path}` ({size:,} bytes)" for path, size in sizes.items()]
     return f"{plural(len(shown), 'file')}: {', '.join(shown)}" if shown else ""
+
+
+async def add_waiting(
+    session: "Session",
+    turn_id: TurnId,
+    queue: "InjectionQueue | SessionState | None" = None,
+    recorder: TurnRecorder | None = None,
+) -> None:
+    """Put what waits into a conversation, before the request that is about to be built.
+
+    It is the session's own, recorded as such, unless `queue` and `recorder` name another.
+
+    Raises:
+        DatabaseError: it could not be recorded; the turn stops.
+    """
+    queue, recorder = queue or session.state, recorder or session.recorder
+    waiting = list(queue.waiting)
+    queue.waiting.clear()
+    if not waiting:
+        return
+    ids = session.constellation.ids
+    parts = tuple(part for addition in waiting for part in (text_of(addition), *addition.parts))
+    message = Message(MessageId(ids.new("msg")), Role.USER, parts)
+    events = [new for addition in waiting for new in _shown(turn_id, ToolCallId(ids.new("call")), addition)]
+    added = ContextAdded(turn_id, message, tuple(addition.source for addition in waiting))
+    await recorder.record(*events, NewEvent(added, Actor.SYSTEM, Origin.WORKSPACE))
+    add_context(queue.history, message)
+
+
+def text_of(addition: Addition) -> TextPart:
+    """Return the text of an addition as the conversation has it."""
+    return TextPart(f"{untrusted_block('context', addition.text, source=addition.source)}\n")
+
+
+def _shown(turn_id: TurnId, call_id: ToolCallId, addition: Addition) -> tuple[NewEvent, NewEvent]:
+    locations = (Location(addition.path),) if addition.path else ()
+    call = ToolCallView(call_id, addition.name, addition.title, ToolKind.READ, {}, locations)
+    content = (TextContent(addition.text),)
+    ended = ToolCallFinished(turn_id, call_id, ToolCallStatus.COMPLETED, addition.text, content=content)
+    return (
+        NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.WORKSPACE),
+        NewEvent(ended, Actor.SYSTEM, Origin.WORKSPACE),
+    )

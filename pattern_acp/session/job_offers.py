@@ -42,8 +42,7 @@ from pattern_acp.journal.usage import last_used
 from pattern_acp.policy.decision import Mode
 from pattern_acp.session.agreed_jobs import UnderWay, agree, decline, work_on
 from pattern_acp.session.budgets import spent_now
-from pattern_acp.session.job_questions import JobQuestion, ask_about
-from pattern_acp.session.job_reach import reach_of, session_tokens
+from pattern_acp.session.job_questions import JobQuestion, ask_about, reach_of, session_tokens
 from pattern_acp.session.subagents.kinds import model_for
 from pattern_acp.tools.base import SubagentKind
 from pattern_acp.tools.delegate import DelegateArguments

@@ -25,7 +25,7 @@ from pattern_acp.jobs.errors import JobTermsError
 from pattern_acp.jobs.model import JobRow
 from pattern_acp.journal.bundle import bundled_streams
 from pattern_acp.journal.events import JobMoved, ToolCallFinished, ToolCallStarted
-from pattern_acp.session.errors import OptionUnusableError
+from pattern_acp.session.ports import OptionUnusableError
 from pattern_acp.session.subagents.subagent import Subagent
 from pattern_acp.session.turn_tools import own_tools
 from pattern_acp.tools.base import DELEGATE, DelegatedTask, NotAvailableError, SubagentKind

@@ -14,7 +14,7 @@ from pattern_acp.domain.errors import SignInError
 from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind
 from pattern_acp.mcp_servers.server import Server
 from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
-from pattern_acp.session.questions import recorded_question
+from pattern_acp.session.ports import recorded_question
 from pattern_acp.turn.events import ToolCallShows
 
 if TYPE_CHECKING:

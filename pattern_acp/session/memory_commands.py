@@ -22,10 +22,9 @@ from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgettin
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
-from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.history_scope import history_scope, memory_history
-from pattern_acp.session.memory_context import memory_owner
-from pattern_acp.session.questions import ask_recorded
+from pattern_acp.session.memory_context import memory_owner, reload_history
+from pattern_acp.session.ports import ask_recorded
 from pattern_acp.session.redaction import KEPT_SOURCES
 from pattern_acp.tasks.forget import FORGETTING
 from pattern_acp.tools.registry import parameter_names

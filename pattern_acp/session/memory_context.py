@@ -31,8 +31,9 @@ from pattern_acp.domain.errors import BlockError, PatternError
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section, untrusted_block
-from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallStarted
-from pattern_acp.journal.history import newest_redaction_of_history
+from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallStarted, TurnEnded
+from pattern_acp.journal.history import active_events, newest_redaction_of_history, read_history, went_back
+from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.sessions import has_earlier_session
 from pattern_acp.memory.cursors import LaterWrite, writes_since
 from pattern_acp.memory.permissions import Permission
@@ -41,7 +42,7 @@ from pattern_acp.memory.service.access import MemoryBlockView, MemoryFilter
 from pattern_acp.memory.service.scope import MemoryScope
 from pattern_acp.memory.sharing import DamagedBlock
 from pattern_acp.memory.words import query_terms
-from pattern_acp.session.history_cache import reload_history
+from pattern_acp.session.state import HistoryCache
 from pattern_acp.tasks.presence import has_open_tasks
 from pattern_acp.turn.loop import show_sentence
 from pattern_acp.turn.recorder import NewEvent
@@ -49,6 +50,7 @@ from pattern_acp.turn.recorder import NewEvent
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState
+
 
 DAMAGED = "(What is stored of this block is damaged, so it can be neither read nor written. The user knows.)"
 """Text that the model reads instead of one that is lost."""
@@ -372,3 +374,31 @@ async def _find(session: "Session", query: str, tokens: int, memory: Sequence[Me
         return ()
     logger.info("Recalling for a prompt took too long and was left out.")
     return ()
+
+
+async def reload_history(session: "Session") -> None:
+    """Take the conversation of `session` afresh from the journal.
+
+    Raises:
+        JournalError: an event cannot be understood.
+        DatabaseError: the constellation cannot be read, or what waits for a commit cannot be written.
+    """
+    state = session.state
+    await session.recorder.commit_waiting()
+
+    def read(tx: Transaction) -> tuple[HistoryCache, list[Recorded], int]:
+        newest = newest_redaction_of_history(tx, session.session_id, after=state.redacted_seq)
+        # Forgetting changes what was read already; what ends in shared history is no place in the session's own stream.
+        is_known = newest == state.redacted_seq and state.settled.session_seq > 0
+        known = state.settled if is_known else HistoryCache()
+        added = read_history(tx, session.session_id, after=known.session_seq)
+        if went_back(added):
+            return HistoryCache(), active_events(read_history(tx, session.session_id)), newest
+        return known, added, newest
+
+    known, recorded, redacted_seq = await session.constellation.database.read(read)
+    ends = (place for place in range(len(recorded), 0, -1) if isinstance(recorded[place - 1].event, TurnEnded))
+    end = next(ends, 0)
+    state.settled = known.followed_by(recorded[:end])
+    now = state.settled.followed_by(recorded[end:])
+    state.history, state.shown, state.redacted_seq = list(now.messages), now.shown, redacted_seq

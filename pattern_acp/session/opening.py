@@ -50,12 +50,11 @@ from pattern_acp.rewind.checkpoints import Checkpoints, RewindScope
 from pattern_acp.session.constellation import Constellation, ProjectSettings
 from pattern_acp.session.definition_pins import chosen_follow, pins_of, sources_to_keep
 from pattern_acp.session.definitions import clashes, usable_skills
-from pattern_acp.session.errors import CredentialsError, FolderUnusableError
 from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
 from pattern_acp.session.memory_context import memory_owner, write_files
 from pattern_acp.session.options import first_level, overlap_of
-from pattern_acp.session.ports import Client, ClientDescription, SessionPorts
+from pattern_acp.session.ports import Client, ClientDescription, CredentialsError, FolderUnusableError, SessionPorts
 from pattern_acp.session.projections import SessionProjections
 from pattern_acp.session.session import Session, SessionParts
 from pattern_acp.session.state import FolderTrust, SessionMemory, SessionState
@@ -303,7 +302,7 @@ def assemble(
 
     async def change(name: str, by: str) -> None:
         # Late: most sessions keep theirs.
-        from pattern_acp.session.persona import change_persona
+        from pattern_acp.session.definitions import change_persona
 
         await change_persona(session, name, partial(model_of, shared), by=by)
 
@@ -343,7 +342,7 @@ def _connect_memory(session: Session) -> None:
 
 async def _template_in_use(session: Session, name: str) -> "Template | None":
     # Late: blocks are made of templates now and then.
-    from pattern_acp.session.used_definitions import template_in_use
+    from pattern_acp.session.definition_pins import template_in_use
 
     return await template_in_use(session, name)
 

@@ -1,19 +1,31 @@
-"""Interfaces that sessions need from the connected client."""
+"""Interfaces that sessions need from the connected client, and questions to the user, which are recorded as calls.
 
-from collections.abc import Awaitable, Callable, Sequence
+Owns: the events around a question (asked, answered, and ended, also when the turn is cancelled), what the call ends
+with where nothing else is said, and the errors of requests that a session cannot serve. Must not know: what is asked. A
+question about a tool call is `turn.permissions`'.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 
+import anyio
 from msgspec import Struct
 
-from pattern_acp.domain.clock import SessionId
-from pattern_acp.journal.events import Event
+from pattern_acp.domain.access import Actor, Origin
+from pattern_acp.domain.clock import SessionId, TurnId
+from pattern_acp.domain.errors import InvalidRequestError, SessionError
+from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView
+from pattern_acp.journal.events import Event, PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.mcp_servers.catalogue import FileTools
 from pattern_acp.mcp_servers.server import Server
-from pattern_acp.policy.approver import UserContact
+from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, Approver, PermissionAnswer, UserContact
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option, Overlap
 from pattern_acp.tools.base import ToolsAtClient
 from pattern_acp.turn.events import Transient
+from pattern_acp.turn.recorder import NewEvent, TurnRecorder
+from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.terminal import Terminal
 
@@ -151,3 +163,119 @@ class Client(Protocol):
     def workbench(self, session_id: SessionId) -> Workbench:
         """Files and commands of a session; one object for the session's life."""
         ...
+
+
+class RecordedQuestion:
+    """A question that is open until its context ends.
+
+    `told` is what the call ends with, without it the label of the answer; `done` whether it ends well, without it
+    whether the answer allows. `events` are recorded with the answer.
+    """
+
+    def __init__(self, approver: Approver, request: ApprovalRequest) -> None:
+        self._approver = approver
+        self._request = request
+        self.answer = PermissionAnswer.CANCELLED
+        self.told = ""
+        self.failure = ""
+        self.done: bool | None = None
+        self.events: list[NewEvent] = []
+
+    async def put(self) -> PermissionAnswer:
+        """Ask the user and return the answer."""
+        self.answer = await self._approver.ask(self._request)
+        return self.answer
+
+    def ending(self, turn_id: TurnId) -> tuple[NewEvent, ...]:
+        """The events that end it."""
+        call, options = self._request.call, self._request.options
+        done = self.answer.allows if self.done is None else self.done
+        status = ToolCallStatus.COMPLETED if done else ToolCallStatus.FAILED
+        told = self.told or next((each.name for each in options if each.answer is self.answer), "Nobody answered.")
+        content = (*call.content, TextContent(told)) if self.told else ()
+        finished = ToolCallFinished(turn_id, call.call_id, status, told, content, failure=self.failure)
+        answered = PermissionAnswered(turn_id, call.call_id, self.answer.value)
+        return (
+            NewEvent(answered, Actor.HUMAN, Origin.PERSON),
+            *self.events,
+            NewEvent(finished, Actor.SYSTEM),
+        )
+
+
+@asynccontextmanager
+async def recorded_question(
+    approver: Approver,
+    recorder: TurnRecorder,
+    turn_id: TurnId,
+    call: ToolCallView,
+    reason: str,
+    options: Sequence[ApprovalOption],
+) -> AsyncGenerator[RecordedQuestion, None]:
+    """Show a question, which the block puts, and record how it ended.
+
+    Raises:
+        DatabaseError: it could not be recorded; the turn stops.
+    """
+    question = RecordedQuestion(approver, ApprovalRequest(call, reason, tuple(options)))
+    asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in options))
+    await recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
+    try:
+        yield question
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
+            await recorder.record(*question.ending(turn_id))
+
+
+async def ask_recorded(
+    approver: Approver,
+    recorder: TurnRecorder,
+    turn_id: TurnId,
+    call: ToolCallView,
+    reason: str,
+    options: Sequence[ApprovalOption],
+) -> PermissionAnswer:
+    """Put a question that the label of its answer ends.
+
+    Raises:
+        DatabaseError: it could not be recorded; the turn stops.
+    """
+    async with recorded_question(approver, recorder, turn_id, call, reason, options) as question:
+        return await question.put()
+
+
+class UnknownSessionError(SessionError):
+    """No such session. Becomes JSON-RPC -32002."""
+
+    failure_code = "session.unknown"
+
+
+class DefinitionsDamagedError(SessionError):
+    """The recorded instructions of a session are gone, or were changed outside of it."""
+
+    failure_code = "session.instructions-changed"
+
+
+class CredentialsError(SessionError):
+    """The provider's key is missing or was refused. Becomes JSON-RPC -32000."""
+
+    failure_code = "provider.key-refused"
+    is_shown = False
+    """True once the conversation shows the sentence."""
+
+
+class FolderUnusableError(InvalidRequestError):
+    """The folder of a session is not there, or not absolute."""
+
+    failure_code = "session.folder-unusable"
+
+
+class OptionUnusableError(InvalidRequestError):
+    """There is no such option, or it has no such value."""
+
+    failure_code = "session.option-unusable"
+
+
+class SessionBusyError(InvalidRequestError):
+    """A turn runs in the session."""
+
+    failure_code = "session.busy"

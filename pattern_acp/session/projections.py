@@ -6,11 +6,12 @@ from pattern_acp.context.catch_up import CATCH_UP_CALL
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.skills import SKILL_TOOL, SkillDefinition, loaded_in
 from pattern_acp.domain.clock import Clock, SessionId, ToolCallId
-from pattern_acp.domain.messages import Message
+from pattern_acp.domain.messages import Message, TextPart
 from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.journal import sessions
 from pattern_acp.journal.events import (
     BY_MODEL,
+    ContextAdded,
     Event,
     FolderTrustDecided,
     GrantRevoked,
@@ -39,7 +40,7 @@ from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.decision import Lifetime
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, revoke_grant, store_grant
-from pattern_acp.session.whole_answers import WholeAnswers
+from pattern_acp.providers.history import CONTINUE_NOTES
 from pattern_acp.tasks.presence import note_task_turn
 from pattern_acp.trust.records import remove_agreement, store_agreement
 from pattern_acp.turn.recorder import NewEvent
@@ -194,7 +195,7 @@ class SessionProjections:
             self._calls[event.call.call_id] = event.call
         elif isinstance(event, ToolCallFinished) and event.call_id in self._calls:
             # Late: no call has ended before the first turn.
-            from pattern_acp.session.past_turns import deed_of
+            from pattern_acp.session.searching import deed_of
 
             deed = deed_of(self._calls.pop(event.call_id), event)
             if deed.changes:
@@ -230,3 +231,32 @@ def follow_trust(tx: Transaction, event: FolderTrustDecided, *, at_ms: int, seq:
         store_agreement(tx, event.root, event.digest, event.parts, seq=seq, at_ms=at_ms)
     elif event.decision == "revoked":
         remove_agreement(tx, event.root)
+
+
+ANSWER_EVENTS = (TurnStarted, MessageRecorded, ContextAdded)
+"""Kinds of events that `WholeAnswers` follows."""
+
+
+class WholeAnswers:
+    """The answers of one session, whose events it follows in order. Search has each of them once, and whole."""
+
+    def __init__(self) -> None:
+        self._answer: Message | None = None
+        self._continues = False
+
+    def follow(self, event: Event) -> Message | None:
+        """After an event with words for the model: the answer as far as it goes, with the id of its first part."""
+        match event:
+            case MessageRecorded(message=message, for_model=True):
+                if self._continues and self._answer is not None:
+                    text = self._answer.text + message.text
+                    message = Message(self._answer.message_id, message.role, (TextPart(text),))
+                self._answer, self._continues = message, False
+                return message
+            case ContextAdded(message=note) if note.text in CONTINUE_NOTES:
+                self._continues = True
+            case TurnStarted():
+                self._answer, self._continues = None, False
+            case _:
+                pass
+        return None

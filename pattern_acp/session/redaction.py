@@ -72,7 +72,7 @@ from pattern_acp.memory.forgotten import MARKS, REDACTED, Forgotten, forget_pass
 from pattern_acp.memory.history import run_on_history
 from pattern_acp.memory.recall import mask_entries
 from pattern_acp.memory.service.forget import ForgettingElsewhere, with_names
-from pattern_acp.session.whole_answers import ANSWER_EVENTS, WholeAnswers
+from pattern_acp.session.projections import ANSWER_EVENTS, WholeAnswers
 from pattern_acp.tasks.claims import drop_claims
 from pattern_acp.tasks.forget import forget_in_tasks, tasks_with
 from pattern_acp.tools.registry import parameter_names

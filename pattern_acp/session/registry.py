@@ -19,9 +19,8 @@ from pattern_acp.journal.events import Event, PlanUpdated, SessionClosed, Sessio
 from pattern_acp.journal.sessions import PAGE_SIZE, ListedSession, PageWanted, SessionPage, read_page, with_details
 from pattern_acp.journal.writer import append
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.session.errors import FolderUnusableError, SessionBusyError, UnknownSessionError
 from pattern_acp.session.opening import Opening, create_session, shown
-from pattern_acp.session.ports import Client
+from pattern_acp.session.ports import Client, FolderUnusableError, SessionBusyError, UnknownSessionError
 from pattern_acp.session.reopening import Reopening, reopen_session, view_session
 from pattern_acp.session.session import Session
 from pattern_acp.session.stored import CLOSE_FIRST, archive_session, delete_session, rename_session

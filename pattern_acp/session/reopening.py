@@ -60,8 +60,14 @@ from pattern_acp.session.adoption import Followed, follow_definitions, recorded_
 from pattern_acp.session.budgets import restored_budgets
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import tool_form_of
-from pattern_acp.session.definition_pins import drift_of, pins_of, take_definitions, tell_drift, told_drift
-from pattern_acp.session.errors import DefinitionsDamagedError, UnknownSessionError
+from pattern_acp.session.definition_pins import (
+    drift_of,
+    offer_kept_tools,
+    pins_of,
+    take_definitions,
+    tell_drift,
+    told_drift,
+)
 from pattern_acp.session.jobs import cut_group_notices, known_jobs, lost_notices, restored_watches, unfinished_notices
 from pattern_acp.session.opening import (
     Opening,
@@ -73,11 +79,10 @@ from pattern_acp.session.opening import (
     with_project_choice,
 )
 from pattern_acp.session.options import overlap_of
-from pattern_acp.session.ports import Client
+from pattern_acp.session.ports import Client, DefinitionsDamagedError, UnknownSessionError
 from pattern_acp.session.session import Session
 from pattern_acp.session.state import Drift, SessionState
 from pattern_acp.session.trust import open_trust
-from pattern_acp.session.used_definitions import offer_kept_tools
 from pattern_acp.session.window import window_state
 from pattern_acp.turn.data_read import DataRead
 from pattern_acp.turn.permissions import PolicyState

@@ -18,7 +18,6 @@ from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.rewind.checkpoints import Checkpoints
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.session.errors import OptionUnusableError
 from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.options import (
     MODE_OPTION,
@@ -31,7 +30,7 @@ from pattern_acp.session.options import (
     level_after,
     session_options,
 )
-from pattern_acp.session.ports import SessionPorts
+from pattern_acp.session.ports import OptionUnusableError, SessionPorts
 from pattern_acp.session.state import FolderTrust, HookState, SessionMemory, SessionState
 from pattern_acp.turn.recorder import JournalRecorder, NewEvent
 from pattern_acp.workspace.jobs import Jobs

@@ -338,7 +338,7 @@ class SessionState(Struct):
     cost: Cost | None = None
     notices: list[str] = field(default_factory=list[str])
     waiting: list[Addition] = field(default_factory=list[Addition])
-    """Additions to the next request (session/injected_context.py)."""
+    """Additions to the next request (session/instructions.py)."""
     reported: list[JobReported] = field(default_factory=list[JobReported])
     """Results of subagents in the background that waited for a prompt when their process ended."""
     watches: dict[str, WatchSwitched] = field(default_factory=dict[str, WatchSwitched])

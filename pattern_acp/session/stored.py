@@ -152,8 +152,8 @@ def _index_again(tx: Transaction, session_id: str, recorded: list[Recorded], own
     for fork, fork_seq in sessions.living_forks(tx, SessionId(session_id)):
         move_messages(tx, fork, session_id, upto_seq=fork_seq)
     # Late: only what brings a session back or rebuilds the index reads past turns.
-    from pattern_acp.session.past_turns import deed_of
-    from pattern_acp.session.whole_answers import WholeAnswers
+    from pattern_acp.session.projections import WholeAnswers
+    from pattern_acp.session.searching import deed_of
 
     answers = WholeAnswers()
     calls: dict[str, ToolCallView] = {}

@@ -31,8 +31,8 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.session.definition_pins import drift_of, take_definitions, tell_drift
+from pattern_acp.session.ports import RecordedQuestion, recorded_question
 from pattern_acp.session.projections import follow_trust
-from pattern_acp.session.questions import RecordedQuestion, recorded_question
 from pattern_acp.session.state import FolderTrust
 from pattern_acp.trust.records import Agreement, count_parts, describe_parts, list_agreements, load_agreement
 from pattern_acp.turn.recorder import NewEvent

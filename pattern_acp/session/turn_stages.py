@@ -45,10 +45,10 @@ from pattern_acp.session.checks import (
     checks_want_more,
     diagnostics_want_more,
 )
-from pattern_acp.session.commands import more_commands, refuse_unknown
+from pattern_acp.session.commands import more_commands, refuse_unknown, title_of
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import skill_tools, stable_part
-from pattern_acp.session.definition_pins import tell_drift
+from pattern_acp.session.definition_pins import follow_used, tell_drift
 from pattern_acp.session.definitions import (
     allowed_by_command,
     expand_command,
@@ -56,11 +56,8 @@ from pattern_acp.session.definitions import (
     names_written,
     tools_of_persona,
 )
-from pattern_acp.session.errors import CredentialsError
-from pattern_acp.session.history_cache import reload_history
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, after_answer, before_prompt
-from pattern_acp.session.injected_context import add_waiting
-from pattern_acp.session.instructions import note_changed_files, note_files_in_hand
+from pattern_acp.session.instructions import add_waiting, note_changed_files, note_files_in_hand
 from pattern_acp.session.jobs import ended_notices, job_notes
 from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.memory_context import (
@@ -69,19 +66,18 @@ from pattern_acp.session.memory_context import (
     memory_changes,
     memory_of_request,
     recall_for,
+    reload_history,
     show_memory,
     tell_repeats,
 )
 from pattern_acp.session.opening import look_at_grants, refresh_grants
 from pattern_acp.session.options import Overlap, thought_level_of
-from pattern_acp.session.ports import Workbench
+from pattern_acp.session.ports import CredentialsError, Workbench
 from pattern_acp.session.sandbox import note_sandbox
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
 from pattern_acp.session.state import SessionState
-from pattern_acp.session.titles import title_of
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.turn_tools import TurnTools, own_tools
-from pattern_acp.session.used_definitions import follow_used
 from pattern_acp.session.window import SessionWindow, tokens_in
 from pattern_acp.tools.job import job_sentence
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
@@ -219,7 +215,7 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
         try:
             if session.state.memory_fork is not None:
                 # Late: most conversations have no fork of memory.
-                from pattern_acp.session.fork_commands import leave_ended_fork
+                from pattern_acp.session.session_commands import leave_ended_fork
 
                 await leave_ended_fork(session)
             end = await _answer(session, turn)
@@ -479,7 +475,7 @@ async def _exchange_files(session: Session) -> None:
     await exchange_files(session)
     if session.state.settings.tasks.files:
         # Late: most users keep no files.
-        from pattern_acp.session.task_projection import exchange_task_files
+        from pattern_acp.session.task_commands import exchange_task_files
 
         await exchange_task_files(session)
 
@@ -510,7 +506,7 @@ async def _show_news(session: Session, turn: Turn) -> None:
     tell_drift(session.state, await follow_used(session))
     if session.state.untold_drift and not turn.is_own:
         # Late: most turns begin without.
-        from pattern_acp.session.definition_choices import ask_about_drift
+        from pattern_acp.session.adoption import ask_about_drift
 
         await ask_about_drift(session, turn.turn_id)
     session.state.notices += [*news, *ended_notices(session.jobs), *_key_warnings(session.constellation, session.state)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pattern_acp.commands.slash import command_of
 from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.messages import AttachmentKind, ImagePart, Message, Part, ResourcePart, Role, TextPart
-from pattern_acp.session.titles import title_of
+from pattern_acp.session.commands import title_of
 
 FILE = ResourcePart("file:///work/a.py", "a.py", given=AttachmentKind.LINK)
 IMAGE = ImagePart("image/png", "AAAA")

@@ -13,7 +13,7 @@ from pattern_acp.domain.usage import Usage
 from pattern_acp.journal.events import MessageRecorded, TurnStarted
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.usage import UsedOnce
-from pattern_acp.session.transcript_html import conversation_html
+from pattern_acp.session.transcript import conversation_html
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.needs("chromium")]
 

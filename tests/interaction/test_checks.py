@@ -8,7 +8,7 @@ from pattern_acp.config.settings import CheckSettings, Flags, Settings
 from pattern_acp.domain.messages import Role
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.constellation import ProjectSettings
-from pattern_acp.session.history_cache import reload_history
+from pattern_acp.session.memory_context import reload_history
 from tests.support.agent import FULL_CLIENT, running_agent
 from tests.support.editor import choose
 from tests.support.scripts import Turn, calls, says

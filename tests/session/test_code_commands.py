@@ -1,6 +1,6 @@
 """What /code tells the person."""
 
-from pattern_acp.session.code_commands import as_typed
+from pattern_acp.session.project_commands import as_typed
 
 
 def test_hints_are_of_what_a_person_can_type():

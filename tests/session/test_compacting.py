@@ -16,7 +16,7 @@ from pattern_acp.journal.events import ContextCompacted, ModelRequested, ToolCal
 from pattern_acp.providers.base import ProviderRequest, ProviderStop
 from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError, ProviderRequestError
 from pattern_acp.providers.scripted import Pause, ScriptedProvider
-from pattern_acp.session.history_cache import reload_history
+from pattern_acp.session.memory_context import reload_history
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
 from tests.support.scripts import Turn, calls, says, stops

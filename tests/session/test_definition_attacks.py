@@ -14,8 +14,7 @@ from pattern_acp.definitions.skills import SkillDefinition, skill_sources
 from pattern_acp.definitions.sources import KeptSource, SourceDamagedError, decoded, encoded
 from pattern_acp.domain.access import TrustTier
 from pattern_acp.journal.events import PinnedDefinition
-from pattern_acp.session.definition_pins import in_force, loaded, pins_of
-from pattern_acp.session.used_definitions import source_under, tools_in
+from pattern_acp.session.definition_pins import in_force, loaded, pins_of, source_under, tools_in
 
 
 def write(path: Path, text: str) -> None:

@@ -14,7 +14,7 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.forgotten import forget_passage
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.session.task_projection import renew_task_files
+from pattern_acp.session.task_commands import renew_task_files
 from pattern_acp.tasks import store
 from pattern_acp.tasks.forget import forget_in_tasks
 from pattern_acp.tasks.model import TaskPatch

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.domain.clock import MessageId
 from pattern_acp.domain.messages import ImagePart, Message, Part, ResourcePart, Role, TextPart
-from pattern_acp.session.titles import TITLE_LENGTH, title_of
+from pattern_acp.session.commands import TITLE_LENGTH, title_of
 
 
 def message(*parts: Part) -> Message:

@@ -18,8 +18,7 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal import events
 from pattern_acp.journal.events import Event
 from pattern_acp.journal.reader import Recorded
-from pattern_acp.session.transcript import conversation_markdown
-from pattern_acp.session.transcript_html import conversation_html
+from pattern_acp.session.transcript import conversation_html, conversation_markdown
 
 TURN = TurnId("t")
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"

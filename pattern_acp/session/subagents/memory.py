@@ -259,7 +259,7 @@ def shown_memory(found: "MergeResult | None") -> Sequence[str]:
     """Paragraphs about what a worker learned that is to land."""
     if found is None:
         return ()
-    from pattern_acp.session.fork_commands import counted
+    from pattern_acp.session.session_commands import counted
 
     shown = [f"Memory: {counted(found)}."]
     shown += [
@@ -273,7 +273,7 @@ def merged_sentence(found: "MergeResult | None") -> str:
     """Sentences about what a landing brought back, and what does not fit; empty for nothing."""
     if found is None or found.is_empty:
         return ""
-    from pattern_acp.session.fork_commands import counted
+    from pattern_acp.session.session_commands import counted
 
     notes = [f"`{block.label}`: {note}" for block in found.blocks for note in block.notes]
     brought = [f"Memory: {counted(found)}."] if found.blocks or found.facts else []

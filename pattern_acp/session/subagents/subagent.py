@@ -63,16 +63,16 @@ from pattern_acp.session.changed_files import ChangedFile, changed_files
 from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of
 from pattern_acp.session.compaction import LAST_RESORT_CHARACTERS, CompactionRequest, choose_for
 from pattern_acp.session.conversation_commands import run_diff
+from pattern_acp.session.definition_pins import subagent_kind, use_definition
 from pattern_acp.session.edit_warnings import EditWarnings
 from pattern_acp.session.hooks import MOST_CONTINUATIONS, SessionToolHooks, after_report
-from pattern_acp.session.injected_context import add_waiting
+from pattern_acp.session.instructions import add_waiting
 from pattern_acp.session.memory_context import memory_view
 from pattern_acp.session.options import level_after, thought_level_of
 from pattern_acp.session.state import InjectionQueue
 from pattern_acp.session.subagents.kinds import Nest, TurnParts, limits_of, model_for, tools_for
 from pattern_acp.session.subagents.memory import SubagentMemory
 from pattern_acp.session.subagents.worker_result import CheckReport, ResultPorts, WorkerResult
-from pattern_acp.session.used_definitions import subagent_kind, use_definition
 from pattern_acp.session.window import session_limits, tokens_in, without_messages
 from pattern_acp.tools.base import DELEGATE, DelegatedTask, Progress, SubagentKind, ToolContext, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits, UserWaitTimer
