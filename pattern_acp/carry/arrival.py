@@ -49,7 +49,7 @@ from pattern_acp.journal.events import ArchiveImported, BlockDeleted, Event, Eve
 from pattern_acp.journal.history import read_history as read_session
 from pattern_acp.journal.leases import refuse_if_held, this_process
 from pattern_acp.journal.reader import newest_event, origins_digest, redaction_digest, verify_stream
-from pattern_acp.journal.sessions import cwd_key
+from pattern_acp.journal.sessions import MOVED_AWAY, cwd_key
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append, append_copy, append_stored
 from pattern_acp.memory.archive import find_same, index_copied
 from pattern_acp.memory.block_loader import READING_PEER, text_hash
@@ -154,7 +154,17 @@ def proposals(tx: Transaction, archive: ArchiveReader, projects: Mapping[str, st
         ArchiveDamagedError: a record is not of the form that it should have.
         NewerArchiveError: a newer pattern-acp wrote it.
     """
-    contents, here = read_contents(archive), ArrivalSurroundings(tx, archive, projects)
+    return proposed(ArrivalSurroundings(tx, archive, projects))
+
+
+def proposed(here: "ArrivalSurroundings") -> tuple[Proposal, ...]:
+    """The content of an archive as it compares with what is there.
+
+    Raises:
+        ArchiveDamagedError: a record is not of the form that it should have.
+        NewerArchiveError: a newer pattern-acp wrote it.
+    """
+    archive, contents = here.archive, read_contents(here.archive)
     found = [
         *(here.of_block(cid) for cid in links_of(archive, contents.blocks)),
         *(here.of_entry(cid) for cid in links_of(archive, contents.entries)),
@@ -234,6 +244,16 @@ class ArrivalSurroundings:
         except BlockError:
             return False
 
+    def is_moved(self, session: str) -> bool:
+        """Tell whether a session was here and moved to another constellation."""
+        row = self.tx.one(QUERIES["state_of_session"], {"id": session})
+        return row is not None and row[0] == MOVED_AWAY
+
+    def of_moved(self, state: State, about: str) -> tuple[State, str]:
+        """The state, and what to say, of a session that moved away from here."""
+        del about
+        return ("known", "it moved to another constellation") if state == "known" else ("gone", "it moved away")
+
     def block_events(self, record: BlockRecord) -> list[BlockEvent]:
         """All events of a block."""
         return [one for page in record.events for one in self.archive.read(page, list[BlockEvent])]
@@ -280,10 +300,14 @@ class ArrivalSurroundings:
         about = _word(record.bound, "kind") if record.bound else "fact"
         if self.tx.one(QUERIES["is_entry"], {"id": _word(record.row, "id")}):
             state = "known"
-        elif find_same(self.tx, scope, owner, said) is not None:
+        elif self.is_same_entry(scope, owner, said):
             state, about = "known", "memory says the same"
         stores = tuple(dict.fromkeys(one.store for one in record.events))
         return Proposal(0, "fact", one_line(said, 60), _whose(scope, owner), state, about, stores, cid)
+
+    def is_same_entry(self, scope: Scope, owner: str, said: str) -> bool:
+        """Tell whether another entry says the same, so that this one adds nothing."""
+        return find_same(self.tx, scope, owner, said) is not None
 
     def of_tasks(self, cid: bytes) -> Proposal:
         """The proposal of a list of tasks."""
@@ -319,12 +343,17 @@ class ArrivalSurroundings:
             state, about = "changed", f"{len(theirs) - len(hashes)} events more than here"
         elif hashes:
             state, about = "gone", "it continued in both places, and a session has one history; fork one of them"
+        if state != "new" and self.is_moved(_word(row, "id")):
+            state, about = self.of_moved(state, about)
         name = one_line(_word(row, "title") or _word(row, "id"), 60)
         return Proposal(0, "session", name, _word(row, "cwd"), state, about, tuple(stores), cid)
 
 
 class Arrival:
     """One import, inside its transaction."""
+
+    again = "import again"
+    """The last words of a refusal: the step to take once nothing is in the way any more."""
 
     def __init__(
         self,
@@ -448,7 +477,7 @@ class Arrival:
         remove_source(self._tx, mark.block.id)
         self._blocks[mark.block.id] = key.label
 
-    def _verbatim(self, key: BlockKey, block_id: BlockId, record: BlockRecord) -> None:
+    def _verbatim(self, key: BlockKey, block_id: BlockId, record: BlockRecord, *, deleted: bool = False) -> None:
         """Store a block with every event and row as it was elsewhere, which makes the same archive again."""
         tx, updates = self._tx, list[bytes]()
         rows: list[dict[str, SqlValue]] = []
@@ -460,7 +489,7 @@ class Arrival:
                 last = seq
             if one.write is None:
                 continue
-            row = {**_values(one.write), "block_id": block_id, "last_seq": seq}
+            row = {**values_of(one.write), "block_id": block_id, "last_seq": seq}
             rows.append(row)
             if row.get("data") and integer(row["number"]) >= history_from:
                 updates.append(cast("bytes", row["data"]))
@@ -468,13 +497,13 @@ class Arrival:
         schema = decode_schema(_word(record.row, "schema"))
         document = BlockDocument.load(key.label, updates, peer=READING_PEER, schema=schema)
         block = {
-            **_values(record.row),
+            **values_of(record.row),
             "scope": key.scope.value,
             "owner": key.owner,
             "label": key.label,
             "base": document.shallow_snapshot(),
             "base_update": base_at,
-            "deleted": 0,
+            "deleted": int(deleted),
             "last_seq": last,
         }
         self._put("blocks", [block])
@@ -486,7 +515,8 @@ class Arrival:
             "last_seq": rows[base_at - 1]["last_seq"],
         }
         self._put("block_archives", [archive])
-        index_block(tx, load_whole(tx, key), at_ms=_number(record.row, "updated_ms"), seq=last)
+        if not deleted:
+            index_block(tx, load_whole(tx, key), at_ms=_number(record.row, "updated_ms"), seq=last)
 
     def _from_base(self, key: BlockKey, block_id: BlockId, record: BlockRecord, base: bytes) -> None:
         """Create a block from the version that its history was cut at."""
@@ -560,7 +590,7 @@ class Arrival:
         for one in record.events:
             seq = self._carry(one, self._addressed(one, key, ENTRY_KINDS), entry_id)
             last["bound" if one.kind == "entry_status_changed" else "entry"] = seq
-        row = {**_values(record.row), "scope": scope.value, "owner": owner, "last_seq": last.get("entry", 0)}
+        row = {**values_of(record.row), "scope": scope.value, "owner": owner, "last_seq": last.get("entry", 0)}
         old = row.get("supersedes")
         if old is not None and not self._tx.one(QUERIES["is_entry"], {"id": old}):
             row["supersedes"] = None
@@ -570,7 +600,7 @@ class Arrival:
                 "bound_entries",
                 [
                     {
-                        **_values(record.bound),
+                        **values_of(record.bound),
                         "scope": scope.value,
                         "owner": owner,
                         "last_seq": last.get("bound", last.get("entry", 0)),
@@ -608,7 +638,7 @@ class Arrival:
         if known:
             # A window that has it open would continue without what comes.
             holder = this_process(self._report.root)
-            refuse_if_held(tx, SessionId(session), holder, self._now_ms, remedy="close it there, and import again")
+            refuse_if_held(tx, SessionId(session), holder, self._now_ms, remedy=f"close it there, and {self.again}")
         self._store_session(record, known)
 
     def _store_session(self, record: SessionRecord, known: int) -> None:
@@ -621,9 +651,10 @@ class Arrival:
             for one in self._here.archive.read(page, list[ChainedEvent]):
                 if one.session_seq > known:
                     places[one.session_seq] = self._copy(session, one)
-        last = max(places.values(), default=0)
+        newest = tx.one(QUERIES["last_of_stream"], {"stream": session})
+        last = max(places.values(), default=0 if newest is None else integer(newest[0]))
         row: dict[str, SqlValue] = {
-            **_values(record.row),
+            **values_of(record.row),
             "cwd_key": cwd_key(_word(record.row, "cwd")),
             "fork_seq": self._seq_of(record.fork_hash),
             "last_seq": last,
@@ -631,7 +662,7 @@ class Arrival:
         self._put("sessions", [row])
         self._put(
             "usage",
-            [{**_values(used), "last_seq": places[at]} for at, used in record.usage if at in places],
+            [{**values_of(used), "last_seq": places[at]} for at, used in record.usage if at in places],
         )
         index_session(tx, session, _word(record.row, "cwd"))
         self._report.sessions += 1
@@ -674,7 +705,7 @@ class Arrival:
 
     def _sources(self, archive: ArchiveReader, seq: int) -> None:
         for cid in links_of(archive, read_contents(archive).sources):
-            row = {**_values(archive.read(cid, SourceRecord).row), "last_seq": seq}
+            row = {**values_of(archive.read(cid, SourceRecord).row), "last_seq": seq}
             self._put("definition_sources", [row], replace=False)
 
     def _redact(self) -> None:
@@ -779,7 +810,8 @@ def _payload(event: EventRecord) -> JsonObject:
     return cast("JsonObject", found)
 
 
-def _values(cells: Cells) -> dict[str, SqlValue]:
+def values_of(cells: Cells) -> dict[str, SqlValue]:
+    """The row that a record has the values of."""
     return {name: _value(cell) for name, cell in cells.items()}
 
 

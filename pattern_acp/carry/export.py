@@ -34,7 +34,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.reader import stored_payload
 from pattern_acp.memory.block_loader import READING_PEER
-from pattern_acp.memory.blocks import BlockKey, Scope, fork_in
+from pattern_acp.memory.blocks import BlockKey, Scope, fork_in, lasting_owner
 from pattern_acp.memory.history import StoredHistory, document_at, read_history, texts_of_all_versions
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.store import load_block
@@ -64,7 +64,7 @@ _NOT_OF_BLOCK = frozenset({"base", "base_update", "deleted", "last_seq"})
 _NOT_OF_CUT = _NOT_OF_BLOCK | {"created_ms", "updated_ms", "head_update", "history_from"}
 """The same of a block whose history is cut: it begins one of its own where it comes to."""
 _NOT_OF_WRITE = frozenset({"block_id", "last_seq"})
-_NOT_OF_ENTRY = frozenset({"last_seq"})
+NOT_OF_ROW = frozenset({"last_seq"})
 _NOT_OF_SESSION = frozenset({"fork_seq", "cwd_key", "last_seq"})
 """Columns that the constellation which an archive comes to works out again."""
 
@@ -258,14 +258,17 @@ class Export:
         lists = [self._put(one) for one in self._task_lists()] if with_memory else []
         sessions = [self._put(one) for one in self._sessions()]
         sources = [self._put(one) for one in self._sources()] if sessions else []
-        if with_memory and any(fork_in(text(row[2])) for row in self._tx.all(QUERIES["blocks_there"])):
+        if with_memory and any(self._is_forked(text(row[2])) for row in self._tx.all(QUERIES["blocks_there"])):
             report.left_out.append("What forked memory learned stays here until it is merged.")
         report.blocks, report.entries = len(blocks), len(entries)
         report.sessions, report.sources = len(sessions), len(sources)
         links = (self._pages(each) for each in (blocks, entries, sessions, sources, lists))
-        contents = Contents(FORMAT, FORM, load_migrations()[-1].version, *links)
+        contents = self._root(Contents(FORMAT, FORM, load_migrations()[-1].version, *links))
         report.root = cid_text(self._writer.finish(node_of(contents)))
         return report
+
+    def _root(self, contents: Contents) -> Contents:
+        return contents
 
     def _mask(self, said: str) -> str:
         return said if self._secrets is None else self._secrets.mask(said)
@@ -285,6 +288,9 @@ class Export:
         if choice.persona and (scope, owner) != (Scope.PERSONA.value, choice.persona):
             return False
         return at_ms >= choice.since_ms
+
+    def _is_forked(self, owner: str) -> bool:
+        return bool(fork_in(owner)) and self._choice.project in {"", lasting_owner(owner)}
 
     def _blocks(self) -> Iterator[BlockRecord]:
         for row in self._tx.all(QUERIES["blocks_there"]):
@@ -318,7 +324,7 @@ class Export:
         """Yield the events of a block with their numbers here."""
         rows = {integer(row["last_seq"]): row for row in self._rows("block_updates", "block_id", block_id)}
         for seq, record in self._events(block_id, BLOCK_KINDS):
-            yield seq, BlockEvent(record, _cells(rows[seq], _NOT_OF_WRITE) if seq in rows else None)
+            yield seq, BlockEvent(record, cells_of(rows[seq], _NOT_OF_WRITE) if seq in rows else None)
 
     def _block_record(
         self, block_id: str, events: Sequence[BlockEvent], said: Sequence[str], base: bytes | None = None
@@ -329,7 +335,7 @@ class Export:
             return None
         row = next(self._rows("blocks", "id", block_id))
         self.report.events += len(events)
-        cells = _cells(row, _NOT_OF_BLOCK if base is None else _NOT_OF_CUT)
+        cells = cells_of(row, _NOT_OF_BLOCK if base is None else _NOT_OF_CUT)
         return BlockRecord(cells, self._pages([node_of(event) for event in events]), base)
 
     def _cut(self, history: StoredHistory) -> int:
@@ -360,9 +366,7 @@ class Export:
         bound = next(self._rows("bound_entries", "entry", entry_id), None)
         events = tuple(record for _, record in self._events(entry_id, ENTRY_KINDS))
         self.report.events += len(events)
-        return EntryRecord(
-            _cells(entry, _NOT_OF_ENTRY), None if bound is None else _cells(bound, _NOT_OF_ENTRY), events
-        )
+        return EntryRecord(cells_of(entry, NOT_OF_ROW), None if bound is None else cells_of(bound, NOT_OF_ROW), events)
 
     def _task_lists(self) -> Iterator[TaskListRecord]:
         for row in self._tx.all(QUERIES["task_lists_there"]):
@@ -441,7 +445,7 @@ class Export:
             after = events[-1].session_seq
         self.report.events += len(places)
         usage = tuple(
-            (places[integer(each["last_seq"])], _cells(each, _NOT_OF_ENTRY))
+            (places[integer(each["last_seq"])], cells_of(each, NOT_OF_ROW))
             for each in self._rows("usage", "session_id", session)
             if integer(each["last_seq"]) in places
         )
@@ -450,7 +454,7 @@ class Export:
             found_at = self._tx.one(QUERIES["hash_of_event"], {"seq": row["fork_seq"]})
             fork_hash = "" if found_at is None else text(found_at[0])
         shown = {**row, "title": self._mask(text(row["title"]))}
-        return SessionRecord(_cells(shown, _NOT_OF_SESSION), usage, tuple(pages), fork_hash)
+        return SessionRecord(cells_of(shown, _NOT_OF_SESSION), usage, tuple(pages), fork_hash)
 
     def _chained(self, row: Row) -> ChainedEvent:
         record = _record(row)
@@ -478,7 +482,7 @@ class Export:
         for row in self._tx.all(QUERIES["sources_there"]):
             found = next(self._rows("definition_sources", "identity", text(row[0])))
             if self._mask(str(found["source"])) == found["source"]:
-                yield SourceRecord(_cells(found, _NOT_OF_ENTRY))
+                yield SourceRecord(cells_of(found, NOT_OF_ROW))
 
     def _rows(self, table: str, column: str, value: str) -> Iterator[Mapping[str, SqlValue]]:
         names = columns_of(self._tx, table)
@@ -526,7 +530,8 @@ def _ancestry(session: str, rows: Mapping[str, Row]) -> list[str]:
     return found
 
 
-def _cells(row: Mapping[str, SqlValue], without: frozenset[str]) -> Cells:
+def cells_of(row: Mapping[str, SqlValue], without: frozenset[str]) -> Cells:
+    """The values of a row but those of some columns, as a record has them."""
     return {name: _cell(name, value) for name, value in row.items() if name not in without}
 
 

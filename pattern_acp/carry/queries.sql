@@ -13,21 +13,27 @@ SELECT hash FROM events ORDER BY seq LIMIT 1;
 -- The other constellations that events came from.
 SELECT DISTINCT store FROM origins;
 
+-- part: moved
+-- The redactions of what was moved to another constellation, or came back from there.
+SELECT 1 FROM redactions AS r JOIN events AS audit ON audit.seq = r.last_seq
+WHERE r.event_seq = e.seq AND audit.kind = 'events_redacted' AND audit.payload ->> 'cause' = 'move';
+
 -- name: events_about
 -- The events of some kinds about one block or entry, oldest first; both are JSON lists. Copies that came with a session
--- tell what happened elsewhere.
+-- tell what happened elsewhere, and what moved away is about no block or entry here.
 SELECT {event}
 FROM events AS e
 LEFT JOIN origins AS o ON o.seq = e.seq
 LEFT JOIN blobs AS b ON b.hash = e.blob
 WHERE e.item = :item AND e.kind IN (SELECT value FROM json_each(:kinds))
-    AND (o.seq IS NULL OR e.stream = 'constellation')
+    AND (o.seq IS NULL OR e.stream = 'constellation') AND NOT EXISTS ({moved})
 ORDER BY e.seq;
 
 -- name: events_of_session
--- The events of a session behind one of them, with what else their chain covers, and whether words were taken out.
+-- The events of a session behind one of them, with what else their chain covers, and whether words are missing in it:
+-- one that came back as it was has its salt.
 SELECT {event}, e.session_seq, e.payload_hash, e.prev_hash, e.hash, e.salt, e.chain,
-    EXISTS (SELECT 1 FROM redactions WHERE event_seq = e.seq)
+    e.salt = '' AND EXISTS (SELECT 1 FROM redactions WHERE event_seq = e.seq)
 FROM events AS e
 LEFT JOIN origins AS o ON o.seq = e.seq
 LEFT JOIN blobs AS b ON b.hash = e.blob
@@ -122,3 +128,90 @@ UPDATE origins SET last_seq = :last_seq WHERE seq > :before AND seq <= :upto;
 -- name: set_redacted
 -- An event without the words that were taken out of it elsewhere.
 INSERT INTO redactions (event_seq, last_seq, payload_hash, at_ms) VALUES (:event_seq, :last_seq, :payload_hash, :at_ms);
+
+-- name: state_of_session
+-- Whether a session was deleted, or moved away.
+SELECT deleted FROM sessions WHERE id = :id;
+
+-- name: last_of_stream
+-- The newest event of a stream.
+SELECT seq FROM events WHERE stream = :stream ORDER BY session_seq DESC LIMIT 1;
+
+-- name: written_blocks
+-- The blocks of a project that anybody but the program has written to.
+SELECT id FROM blocks
+WHERE scope = 'project' AND owner = :owner AND deleted = 0
+    AND EXISTS (SELECT 1 FROM block_updates WHERE block_id = blocks.id AND actor <> 'system')
+ORDER BY id;
+
+-- name: deleted_blocks
+-- The blocks of a project that can be restored, and that anybody but the program has written to.
+SELECT id FROM blocks
+WHERE scope = 'project' AND owner = :owner AND deleted = 1
+    AND EXISTS (
+        SELECT 1 FROM block_updates WHERE block_id = blocks.id AND actor <> 'system' AND operation <> 'delete'
+    )
+ORDER BY id;
+
+-- name: sessions_with_deleted
+-- The sessions that are here, also those without a prompt, and those that were deleted.
+SELECT id, cwd, persona, updated_ms, parent FROM sessions WHERE deleted < 2 ORDER BY id;
+
+-- name: place_of
+-- The place of an event in its stream.
+SELECT session_seq FROM events WHERE seq = :seq;
+
+-- name: event_at
+-- The event at a place in a stream.
+SELECT seq FROM events WHERE stream = :stream AND session_seq = :place;
+
+-- name: is_job
+-- Whether a job is there.
+SELECT 1 FROM jobs WHERE id = :id;
+
+-- name: is_job_number
+-- Whether a job has a number.
+SELECT 1 FROM jobs WHERE number = :number;
+
+-- name: is_content
+-- Whether the content of a file is there.
+SELECT 1 FROM file_contents WHERE hash = :hash;
+
+-- name: owners_of_blocks
+-- The projects that have a block, with those of forked memory.
+SELECT DISTINCT owner FROM blocks WHERE scope = 'project' AND deleted < 2;
+
+-- name: own_blocks
+-- All blocks of a project that anybody but the program has written to, whatever became of them.
+SELECT id FROM blocks
+WHERE scope = 'project' AND owner = :owner
+    AND EXISTS (SELECT 1 FROM block_updates WHERE block_id = blocks.id AND actor <> 'system');
+
+-- name: own_entries
+-- The archival entries of a project.
+SELECT id FROM archival_entries WHERE scope = 'project' AND owner = :owner;
+
+-- name: own_lists
+-- The lists of tasks of a project.
+SELECT id FROM task_lists WHERE scope = 'project' AND owner = :owner;
+
+-- name: tasks_of_list
+-- The tasks of some lists.
+SELECT id FROM tasks WHERE list_id IN (SELECT value FROM json_each(:ids));
+
+-- name: jobs_of
+-- The jobs of some sessions.
+SELECT id FROM jobs WHERE session_id IN (SELECT value FROM json_each(:ids));
+
+-- name: all_about
+-- The events of some kinds about some things, in all streams; both are JSON lists.
+SELECT seq FROM events
+WHERE item IN (SELECT value FROM json_each(:items)) AND kind IN (SELECT value FROM json_each(:kinds));
+
+-- name: drop_session_grants
+-- What the user allowed for one session only.
+DELETE FROM grants WHERE session_id = :id AND lifetime = 'session';
+
+-- name: drop_cursors
+-- What personas were told of a project.
+DELETE FROM cursors WHERE project = :project;

@@ -655,6 +655,29 @@ MERGE_ALL = Group(
     opens=f"{_FORKS}open_forks",
 )
 
+MOVE_PROJECT = Group(
+    "move-project",
+    "move what the constellation has of a project into another one",
+    "Move the memory, tasks and sessions of the project in FOLDER, or in the current one, into the constellation of "
+    "--to, or into the project's own (per_project). All of it is compared there before it is removed here. Doing it "
+    "twice changes nothing, and finishes what was cut off.",
+    (
+        Command(
+            "",
+            "move what the constellation has of a project into another one",
+            f"{_FORKS}move_project",
+            (
+                Parameter("folder", "the project's folder, instead of the current one", metavar="FOLDER"),
+                _text("to", "CONSTELLATION", "the constellation to move it into, instead of the project's own"),
+                flag("dry_run", "show what would move, and write nothing"),
+                JSON,
+            ),
+        ),
+    ),
+    words="[FOLDER]",
+    opens=f"{_FORKS}open_forks",
+)
+
 CONFIG = Group(
     "config",
     "print the schema of config.toml, for editors",
@@ -841,6 +864,7 @@ GROUPS = (
     SYNC,
     FORK_ALL,
     MERGE_ALL,
+    MOVE_PROJECT,
     _one(
         "gc",
         "delete copies and contents that nothing needs",

@@ -4,6 +4,7 @@ Owns: the SQL that is put together from names of tables and columns, which come 
 not know: what any table means. Every table of state has a column `last_seq` (rule R1); nothing else is relied on.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import LiteralString, cast
@@ -129,6 +130,16 @@ def clear_table(tx: Transaction, table: str) -> None:
         DatabaseError: the file cannot be written.
     """
     tx.execute(_sql(f"DELETE FROM {_names([table])}"))
+
+
+def drop_rows(tx: Transaction, table: str, column: str, values: Sequence[str]) -> int:
+    """Delete the rows of a table that have one of some values in a column; returns how many those were.
+
+    Raises:
+        DatabaseError: another row refers to one, or the file cannot be written.
+    """
+    sql = f"DELETE FROM {_names([table])} WHERE {_names([column])} IN (SELECT value FROM json_each(?))"
+    return tx.execute(_sql(sql), (json.dumps(list(values)),))
 
 
 def mend_references(tx: Transaction, table: str) -> tuple[int, int]:

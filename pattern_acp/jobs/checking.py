@@ -17,7 +17,7 @@ from pattern_acp.jobs.model import JobEvent, JobRow, row_of
 from pattern_acp.jobs.store import JOB, Meter, events_of_job, list_jobs, read_holds
 from pattern_acp.journal.events import SubagentRecorded, ToolCallFinished, UsageReported
 from pattern_acp.journal.job_events import JobHold, JobMoved, JobSettled
-from pattern_acp.journal.reader import read_stream, verify_stream
+from pattern_acp.journal.reader import read_stream, recorded_here, verify_stream
 
 _ALL = 1_000_000
 
@@ -45,7 +45,8 @@ def _problems(tx: Transaction, row: JobRow) -> Iterator[str]:
         yield f"event {chain.first_bad_seq or '?'} of its session was changed: {chain.problem}"
         return
     try:
-        events = [(entry.seq, entry.event) for entry in events_of_job(tx, row) if isinstance(entry.event, JobEvent)]
+        recorded = events_of_job(tx, row)
+        events = [(entry.seq, entry.event) for entry in recorded if isinstance(entry.event, JobEvent)]
         replayed = row_of(events, row.session_id)
     except (JournalError, JobMoveError) as error:
         yield f"its events cannot be followed: {error.sentence}"
@@ -54,6 +55,9 @@ def _problems(tx: Transaction, row: JobRow) -> Iterator[str]:
         yield "its events are gone"
         return
     expected = asdict(replayed)
+    if row.number != replayed.number and len(recorded_here(tx, recorded)) < len(recorded):
+        # Another job had the number where it came to.
+        expected["number"] = row.number
     for name, stored in asdict(row).items():
         if stored != expected[name]:
             yield f"its {name.replace('_', ' ')} is {stored!s}, by its events {expected[name]!s}"

@@ -163,6 +163,9 @@ class LandingEnded(Struct, frozen=True):
 RETENTION = "retention"
 """The cause of a redaction that frees disk space: nobody wanted any words forgotten."""
 
+MOVE = "move"
+"""The cause of a redaction of what is in another constellation now, or came back from it."""
+
 
 class EventsRedacted(Struct, frozen=True):
     """The user had words of the session taken out of its journal, for good; they are not repeated here.
@@ -177,7 +180,7 @@ class EventsRedacted(Struct, frozen=True):
     redaction: str
     cause: str = ""
     """`retention` when what was deleted long ago was removed, `import` when words had been taken out before the events
-    came here; empty when the user wanted words gone."""
+    came here, `move` when they moved to another constellation; empty when the user wanted words gone."""
 
 
 class ContextCompacted(Struct, frozen=True):

@@ -59,11 +59,15 @@ ORDER BY events.seq;
 
 -- name: read_about
 -- The events of some kinds about some items in all streams, in order, with their blobs; both are JSON lists. Copies that
--- came with a session of another constellation say what happened there.
+-- came with a session of another constellation say what happened there, and what moved to another is about nothing here.
 SELECT
     events.seq, session_seq, at_ms, kind, version, actor, origin, item, payload, blobs.encoding, blobs.content
 FROM events LEFT JOIN blobs ON blobs.hash = events.blob
-WHERE kind IN (SELECT value FROM json_each(:kinds)) AND item IN (SELECT value FROM json_each(:items))
+WHERE NOT EXISTS (
+        SELECT 1 FROM redactions AS r JOIN events AS audit ON audit.seq = r.last_seq
+        WHERE r.event_seq = events.seq AND audit.kind = 'events_redacted' AND audit.payload ->> 'cause' = 'move'
+    )
+    AND kind IN (SELECT value FROM json_each(:kinds)) AND item IN (SELECT value FROM json_each(:items))
     AND (stream = 'constellation' OR NOT EXISTS (SELECT 1 FROM origins WHERE origins.seq = events.seq))
 ORDER BY events.seq;
 
@@ -123,6 +127,26 @@ BEGIN SELECT RAISE (ABORT, 'events are append-only'); END;
 -- name: replace_payload
 -- The payload of a redacted event; its hashes stay as they are, and tell nothing without the salt.
 UPDATE events SET payload = :payload, blob = :blob, salt = '' WHERE seq = :seq;
+
+-- name: put_back_payload
+-- The payload of an event that came back, with its salt.
+UPDATE events SET payload = :payload, blob = :blob, salt = :salt WHERE seq = :seq;
+
+-- name: moved_events
+-- The events of a stream that moved to another constellation, with their places.
+SELECT session_seq, seq FROM events
+WHERE stream = :stream AND EXISTS (
+    SELECT 1 FROM redactions AS r JOIN events AS audit ON audit.seq = r.last_seq
+    WHERE r.event_seq = events.seq AND audit.kind = 'events_redacted' AND audit.payload ->> 'cause' = 'move'
+);
+
+-- name: was_moved
+-- One row where anything moved from here to another constellation.
+SELECT 1 FROM events WHERE stream = 'constellation' AND kind = 'events_redacted' AND payload ->> 'cause' = 'move' LIMIT 1;
+
+-- name: move_away
+-- The session is in another constellation.
+UPDATE sessions SET deleted = 2, deleted_ms = NULL, title = '', last_seq = :last_seq WHERE id = :id;
 
 -- name: note_redaction
 -- The hash of a redacted event's payload now, and the event that says who did it and why.
@@ -537,8 +561,17 @@ SELECT DISTINCT subagent FROM usage WHERE session_id = :id AND subagent <> '';
 UPDATE usage SET subagent = :masked WHERE session_id = :id AND subagent = :name;
 
 -- name: was_swept
--- One row where the words of a session are gone because it was deleted.
-SELECT 1 FROM events WHERE stream = :id AND kind = 'events_redacted' AND payload ->> 'cause' = 'retention' LIMIT 1;
+-- One row where the words of a session are gone because it was deleted, or moved away.
+SELECT 1 FROM events WHERE stream = :id AND kind = 'events_redacted' AND payload ->> 'cause' = 'retention'
+UNION ALL SELECT 1 FROM sessions WHERE id = :id AND deleted = 2
+LIMIT 1;
+
+-- name: payloads_of_stream
+-- Payloads of some kinds of a stream; the kinds are a JSON list.
+SELECT payload, blobs.encoding, blobs.content
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE stream = :stream AND kind IN (SELECT value FROM json_each(:kinds))
+ORDER BY session_seq;
 
 -- name: payloads_of_kinds
 -- Payloads of some kinds of all streams, behind an event; the kinds are a JSON list.

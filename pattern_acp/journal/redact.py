@@ -10,13 +10,13 @@ now. Nobody can therefore change an event and call it redacted without an event 
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, cast
 
 from msgspec import Struct
 
 from pattern_acp.db import columns
-from pattern_acp.db.connection import Row, Transaction
+from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import Json, JsonObject, canonical_json, sha256_hex
 from pattern_acp.journal.codec import DamagedEventError, RedactionError, UnknownEventError, decode
@@ -203,6 +203,42 @@ def redact(tx: Transaction, planned: Sequence[PlannedRedaction], *, audit_seq: i
         tx.execute(QUERIES["note_redaction"], note)
     # All of them: those of earlier redactions, or of a process that ended too early, may hold the words as well.
     tx.execute(QUERIES["sweep_blobs"])
+    tx.execute(QUERIES["restore_update_guard"])
+
+
+class ReturnedEvent(Struct, frozen=True):
+    """An event that moved away and came back: its number here, its payload, and its salt."""
+
+    seq: int
+    canonical: bytes
+    salt: str
+
+
+def moved_events(tx: Transaction, stream: str) -> dict[int, int]:
+    """The events of a stream that moved to another constellation: the number of each by its place in the stream."""
+    rows = tx.all(QUERIES["moved_events"], {"stream": stream})
+    return {columns.integer(row[0]): columns.integer(row[1]) for row in rows}
+
+
+def was_moved(tx: Transaction) -> bool:
+    """Return whether anything moved from this constellation to another one, or came back."""
+    return tx.one(QUERIES["was_moved"]) is not None
+
+
+def put_back(tx: Transaction, events: Iterable[ReturnedEvent], *, audit_seq: int, at_ms: int) -> None:
+    """Store again what events said before they moved away; `audit_seq` is the event that says that they came back.
+
+    Raises:
+        DatabaseError: the file cannot be written; the transaction is then to be rolled back.
+    """
+    tx.execute(QUERIES["drop_update_guard"])
+    for one in events:
+        payload, blob = store_payload(tx, one.canonical)
+        row: dict[str, SqlValue] = {"seq": one.seq, "payload": payload, "blob": blob, "salt": one.salt}
+        tx.execute(QUERIES["put_back_payload"], row)
+        hashed = sha256_hex(one.canonical)
+        note = {"event_seq": one.seq, "last_seq": audit_seq, "payload_hash": hashed, "at_ms": at_ms}
+        tx.execute(QUERIES["note_redaction"], note)
     tx.execute(QUERIES["restore_update_guard"])
 
 

@@ -11,7 +11,7 @@ opened. What a session did to memory, what it used and what it agreed to stays t
 import contextlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import cast
 
@@ -118,7 +118,7 @@ def old_sessions(tx: Transaction, *, before_ms: int) -> Iterator[OldSession]:
     needed = _needed_by_forks(tx, before_ms)
     for row in tx.all(QUERIES["deleted_before"], {"before_ms": before_ms}):
         session_id = SessionId(text(row[0]))
-        planned = _plan(tx, session_id, after=needed.get(session_id, 0))
+        planned = plan_session(tx, session_id, after=needed.get(session_id, 0))
         if planned:
             seqs = json.dumps([one.seq for one in planned])
             found = tx.one(QUERIES["size_of_events"], {"seqs": seqs})
@@ -137,7 +137,7 @@ def sweep_session(tx: Transaction, session_id: SessionId, *, before_ms: int, at_
     row = tx.one(QUERIES["deleted_session"], {"id": session_id})
     if row is None or integer(row[0]) >= before_ms:
         return 0
-    planned = _plan(tx, session_id, after=_needed_by_forks(tx, before_ms).get(session_id, 0))
+    planned = plan_session(tx, session_id, after=_needed_by_forks(tx, before_ms).get(session_id, 0))
     if not planned:
         return 0
     event = EventsRedacted("the session was deleted", len(planned), 0, digest_of(planned), RETENTION)
@@ -207,6 +207,30 @@ def sweep_contents(tx: Transaction, *, before_ms: int, most_bytes: int, at_ms: i
     return len(digests)
 
 
+def contents_of(tx: Transaction, session_id: str) -> frozenset[str]:
+    """The contents of files that a session names: those of its checkpoints.
+
+    Raises:
+        DamagedEventError: an event cannot be read.
+        DatabaseError: the file cannot be read.
+    """
+    rows = tx.each(QUERIES["payloads_of_stream"], {"stream": session_id, "kinds": json.dumps(_FILE_KINDS)})
+    stored = (stored_payload(*row).decode("utf-8", "surrogatepass") for row in rows)
+    return frozenset(digest for each in stored for digest in _digests_in(cast("JsonObject", json.loads(each))))
+
+
+def drop_unnamed(tx: Transaction, digests: Collection[str]) -> tuple[str, ...]:
+    """Drop those of some contents of files that no event names any more; returns them.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    named, is_complete = _newest_naming(tx, frozenset()) if digests else ({}, True)
+    gone = tuple(digest for digest in digests if digest not in named) if is_complete else ()
+    drop_contents(tx, gone)
+    return gone
+
+
 def _digests_in(value: Json) -> Iterator[str]:
     """Every digest of a file's content that a payload names."""
     if isinstance(value, Mapping):
@@ -226,7 +250,8 @@ def blank(kind: str, payload: JsonObject) -> JsonObject:
     return {**mask_texts(kind, payload, lambda _: ""), **command}
 
 
-def _plan(tx: Transaction, session_id: str, *, after: int) -> tuple[PlannedRedaction, ...]:
+def plan_session(tx: Transaction, session_id: str, *, after: int) -> tuple[PlannedRedaction, ...]:
+    """Plan to take the words out of all that a session says behind one of its events, and that is its alone."""
     params = {"stream": session_id, "after": after, "kinds": json.dumps(sorted(CONTENT_KINDS))}
     planned: list[PlannedRedaction] = []
     for row in tx.all(QUERIES["events_of_kinds"], params):

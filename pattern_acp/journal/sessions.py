@@ -33,6 +33,10 @@ from pattern_acp.journal.reader import last_messages
 _WINDOWS_PATH = re.compile(r"^(?:[A-Za-z]:[\\/]|[\\/]{2}[^\\/])")
 
 
+MOVED_AWAY = 2
+"""The column `deleted` of a session that moved to another constellation."""
+
+
 def cwd_key(path: str, *, platform: str = sys.platform) -> str:
     """`path` in the form that is compared: symlinks resolved, no trailing slash, and `/` for every separator.
 
@@ -294,6 +298,14 @@ def deleted_at(tx: Transaction, session_id: SessionId) -> tuple[int, str] | None
     return None if row is None else (integer(row[0]), text(row[1]))
 
 
+def mark_moved(tx: Transaction, session_id: SessionId, *, seq: int) -> None:
+    """Store that a session moved to another constellation; `seq` is the event that says so.
+
+    Nothing is appended to its stream, which continues elsewhere and may come back.
+    """
+    tx.execute(QUERIES["move_away"], {"id": session_id, "last_seq": seq})
+
+
 def was_swept(tx: Transaction, session_id: str) -> bool:
     """Return whether a session lost its words because it was deleted long ago: nothing is left to bring back."""
     return tx.one(QUERIES["was_swept"], {"id": storable(session_id)}) is not None
@@ -407,9 +419,9 @@ def set_session_state(tx: Transaction, session_id: SessionId, state: SessionStat
 
 
 def every_session(tx: Transaction) -> tuple[tuple[SessionId, str, bool], ...]:
-    """All sessions, oldest first, with their folders, and whether they were deleted."""
+    """All sessions, oldest first, with their folders, and whether they were deleted or moved away."""
     rows = tx.all(QUERIES["every_session"])
-    return tuple((SessionId(text(row[0])), text(row[1]), row[2] == 1) for row in rows)
+    return tuple((SessionId(text(row[0])), text(row[1]), row[2] != 0) for row in rows)
 
 
 def session_folders(tx: Transaction) -> tuple[str, ...]:

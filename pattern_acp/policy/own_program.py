@@ -40,6 +40,7 @@ READING = {
     "sync": _names("status"),
     "fork": _names(""),
     "merge": _names(""),
+    "move-project": _names(""),
 }
 """Commands with the actions that change nothing. Every other action, including unknown ones, decides or erases."""
 
@@ -53,7 +54,7 @@ _READS_WITH = {
 _ONLY_WITH = {"gc": "--dry-run", "backup": "--list"}
 _DECIDING = (
     "acp|serve|connect|chat|sessions|memory|tasks|journal|trust|bundle|definitions|auth|mcp|backup|restore|export|"
-    "import|sync|fork|merge|gc|doctor|setup"
+    "import|sync|fork|merge|move-project|gc|doctor|setup"
 )
 
 _SETTINGS = _names("--constellation --persona --model --mode --log-level")

@@ -330,8 +330,8 @@ def _lower_mode(tx: Transaction, session_id: SessionId, most: Mode, now: int) ->
     seq = append(tx, session_id, configured, actor=Actor.SYSTEM, origin=Origin.EDITOR, at_ms=now).seq
     sessions.set_option(tx, session_id, "mode", most, seq=seq, at_ms=now)
     return (
-        f"This session comes from another machine, where its mode was {mode}. Here it continues in {most}, as new "
-        "sessions begin; you can change its mode as usual.",
+        f"This session comes from another machine or constellation, where its mode was {mode}. Here it continues in "
+        f"{most}, as new sessions begin; you can change its mode as usual.",
     )
 
 

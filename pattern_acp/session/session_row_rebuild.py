@@ -95,6 +95,9 @@ def row_differences(tx: Transaction, session_id: str, history: Iterable[Recorded
     """
     replayed = replayed_row(history)
     for name, stored in sessions.session_state(tx, SessionId(session_id)).items():
+        if name == "deleted" and stored == sessions.MOVED_AWAY:
+            # Its own events continue elsewhere.
+            continue
         if name in replayed and str(replayed[name]) != str(stored):
             yield RowDifference(name.replace("_", " "), str(stored), str(replayed[name]))
 
@@ -139,6 +142,8 @@ def mend_rows(tx: Transaction, told: Callable[[int, int], object] = lambda _done
             continue
         stored, replayed = sessions.session_state(tx, session_id), replayed_row(history)
         wanted = {name: replayed.get(name, value) for name, value in stored.items()}
+        if stored.get("deleted") == sessions.MOVED_AWAY:
+            wanted["deleted"] = sessions.MOVED_AWAY
         if wanted != stored:
             sessions.set_session_state(tx, session_id, wanted)
 

@@ -129,3 +129,24 @@ def test_names_that_mean_nothing_are_one_sentence(home: Process, trial: Process,
     assert run_with(typed("fork", "default", "trial"), home) != 0
     assert "is there already" in capsys.readouterr().err
     assert trial
+
+
+def test_a_project_that_has_nowhere_to_move_or_that_sync_would_bring_back_is_one_sentence(
+    home: Process, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    decide(home, "Use tabs everywhere.")
+    for words, sentence in (
+        ((), "--to says into which constellation"),
+        (("--to", "default"), "default is where"),
+        (("--to", "../x"), "constellation"),
+    ):
+        assert run_with(typed("move-project", *words), home) == 1
+        error = capsys.readouterr().err
+        assert sentence in error
+        assert len(error.splitlines()) == 1, error
+    (tmp_path / "home" / "config.toml").write_text(f'[sync]\nurl = "folder:{tmp_path}/sync"\n', encoding="utf-8")
+    syncing = start_process(Flags(), dict(home.environ))
+    assert run_with(typed("move-project", "--to", "own"), syncing) != 0
+    assert "add it to exclude in [sync] first" in capsys.readouterr().err
+    assert run_with(typed("move-project", "--to", "own"), home) == 0
+    assert "1 fact, 0 tasks" in capsys.readouterr().out

@@ -21,6 +21,7 @@ from pattern_acp.domain.access import Actor
 from pattern_acp.domain.canonical import Json, sha256_hex
 from pattern_acp.domain.errors import JournalError
 from pattern_acp.journal.events import (
+    MOVE,
     BlockCommitted,
     BlockConfigured,
     BlockDeleted,
@@ -30,6 +31,7 @@ from pattern_acp.journal.events import (
     EntryArchived,
     EntryStatusChanged,
     EntryVerified,
+    EventsRedacted,
     MemoryForkEnded,
 )
 from pattern_acp.journal.reader import Recorded, read_about, read_everywhere
@@ -97,6 +99,9 @@ def archive_mismatches(tx: Transaction) -> Iterator[Mismatch]:
             about.setdefault(recorded.item, []).append(recorded)
         forgettings = [one.seq for one in read_everywhere(tx, BlockForgotten) if not _ends_fork(one)]
         put = read_everywhere(tx, EntryArchived)
+        # A move takes entries elsewhere, and the words of their events with them.
+        redacted = ((one, one.event) for one in read_everywhere(tx, EventsRedacted))
+        moves = [one.seq for one, event in redacted if isinstance(event, EventsRedacted) and event.cause == MOVE]
         ended = {
             one.event.fork_id for one in read_everywhere(tx, MemoryForkEnded) if isinstance(one.event, MemoryForkEnded)
         }
@@ -120,7 +125,7 @@ def archive_mismatches(tx: Transaction) -> Iterator[Mismatch]:
             )
 
     # Forgetting deletes entries and names none, so one that is older than it may be gone for that reason.
-    last_forgetting = max(forgettings, default=0)
+    last_forgetting = max((*forgettings, *moves), default=0)
     for one in put:
         if not isinstance(one.event, EntryArchived) or fork_in(one.event.owner) in ended:
             continue
