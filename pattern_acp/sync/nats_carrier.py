@@ -4,7 +4,9 @@ Owns: the connection and its deadlines. Must not know: what is in a segment. The
 objects by name: it may lose them, or show old ones, as any carrier may. An object is cut into messages of 128 kB, so
 that a segment may be larger than the server lets a message be. Objects are written here rather than by the client, and
 in the form that it reads (https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-20.md), so that
-their messages begin with the device: a device finds what a killed process left half written, and removes it.
+their messages begin with the device: a device finds what a killed process left half written, and removes it. Pieces of
+versions that let the client name them are of no device: who meets some that are of no object removes them once they are
+so old, by the clock of the server, that nobody can still be writing them.
 """
 
 import json
@@ -42,6 +44,9 @@ ANSWER_SECONDS = 10.0
 MOVE_SECONDS = 60.0
 """Longest wait for a segment to go or come."""
 
+NAMELESS_SECONDS = 3_600.0
+"""Age from which pieces that name no device count as left behind: far longer than a segment may take."""
+
 T = TypeVar("T")
 
 
@@ -53,8 +58,9 @@ class _Bucket(NamedTuple):
 class NatsCarrier:
     """Moves segments through a server of NATS. It connects when it is first used."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, nameless_seconds: float = NAMELESS_SECONDS) -> None:
         self._url = url
+        self._nameless_seconds = nameless_seconds
         self._client: Client | None = None
         self._bucket: _Bucket | None = None
         self._last: Sequence[SegmentName] = ()
@@ -76,12 +82,14 @@ class NatsCarrier:
         """See `Carrier.put`."""
 
         async def write(bucket: _Bucket) -> None:
-            await _remove_unfinished(bucket, name.device)
+            nameless = await _remove_unfinished(bucket, name.device)
             try:
                 await _write(bucket.stream, name, content)
             except nats.errors.Error:
                 await _remove_unfinished(bucket, name.device)
                 raise
+            if nameless:
+                await _remove_old(bucket.stream, nameless, name, self._nameless_seconds)
 
         await self._do(write, MOVE_SECONDS)
 
@@ -185,17 +193,35 @@ async def _write(stream: JetStreamContext, name: SegmentName, content: bytes) ->
         "digest": f"SHA-256={urlsafe_b64encode(sha256(content).digest()).decode()}",
         "options": {"max_chunk_size": _CHUNK_BYTES},
     }
-    about = urlsafe_b64encode(_object(name).encode()).decode()
-    await stream.publish(f"$O.{BUCKET}.M.{about}", json.dumps(info).encode(), headers={"Nats-Rollup": "sub"})
+    await stream.publish(_about(name), json.dumps(info).encode(), headers={"Nats-Rollup": "sub"})
 
 
-async def _remove_unfinished(bucket: _Bucket, device: str) -> None:
-    """Remove pieces of a device that are of no object. One window of a device writes at a time."""
+def _about(name: SegmentName) -> str:
+    """Return the subject of the message that makes an object of pieces."""
+    return f"$O.{BUCKET}.M.{urlsafe_b64encode(_object(name).encode()).decode()}"
+
+
+async def _remove_unfinished(bucket: _Bucket, device: str) -> Sequence[str]:
+    """Remove pieces of a device that are of no object; returns the subjects of such pieces that name no device.
+
+    One window of a device writes at a time.
+    """
     pieces = (await bucket.stream.stream_info(STREAM, subjects_filter=f"{_CHUNKS}>")).state.subjects or {}
     whole = {f"{_CHUNKS}{info.nuid}" for info in await _objects(bucket)} if pieces else frozenset[str]()
-    for subject in pieces:
-        if subject.startswith(f"{_CHUNKS}{device}-") and subject not in whole:
+    unfinished = [subject for subject in pieces if subject not in whole]
+    for subject in unfinished:
+        if subject.startswith(f"{_CHUNKS}{device}-"):
             await bucket.stream.purge_stream(STREAM, subject=subject)
+    return [subject for subject in unfinished if "-" not in subject.removeprefix(_CHUNKS)]
+
+
+async def _remove_old(stream: JetStreamContext, subjects: Sequence[str], written: SegmentName, seconds: float) -> None:
+    """Remove pieces whose last one came so many seconds before an object that was written just now."""
+    now = (await stream.get_last_msg(STREAM, _about(written))).time
+    for subject in subjects:
+        last = (await stream.get_last_msg(STREAM, subject)).time
+        if now is not None and last is not None and (now - last).total_seconds() >= seconds:
+            await stream.purge_stream(STREAM, subject=subject)
 
 
 def _object(name: SegmentName) -> str:

@@ -84,6 +84,29 @@ async def test_what_was_left_half_written_goes_with_the_next_segment_of_the_same
         await carrier.close()
 
 
+async def test_pieces_of_older_versions_that_name_no_device_go_once_nobody_can_be_writing_them(tmp_path: Path):
+    with nats_server(tmp_path / "server") as server:
+        carrier = NatsCarrier(server.url)
+        await carrier.put(NAME, b"first")
+        client = await nats.connect(server.url)  # pyright: ignore[reportUnknownMemberType]  its options are untyped
+        stream = client.jetstream()  # pyright: ignore[reportUnknownMemberType]  the same
+        left = "x" * 22
+        for piece in (b"half", b"of it"):
+            await stream.publish(f"$O.{BUCKET}.C.{left}", piece)
+        whole = SegmentName("device_" + "3" * 32, 1, whole=True)
+        await (await stream.object_store(BUCKET)).put(f"{whole.device}/{whole.file}", b"of an older version")
+        await client.close()
+        await carrier.put(SegmentName(NAME.device, 2), b"next")
+        assert await pieces(server, left) == 2
+        await carrier.close()
+        later = NatsCarrier(server.url, nameless_seconds=0)
+        await later.put(SegmentName(NAME.device, 3), b"third")
+        assert await pieces(server, left) == 0
+        assert await later.fetch(whole) == b"of an older version"
+        assert await later.fetch(NAME) == b"first"
+        await later.close()
+
+
 def run(home: Path, *words: str, typed: str = "", code: int = 0) -> str:
     """What a command writes, to stderr too where it fails."""
     command = [sys.executable, "-m", "pattern_acp", *words]
