@@ -54,6 +54,7 @@ class _Converter:
         self._persona = persona
         self._project = project
         self._folder = folder
+        self._has_several_agents = len(found.agents()) > 1
 
     def run(self) -> None:
         """Store all of it."""
@@ -67,7 +68,7 @@ class _Converter:
 
     def _owner(self, agent: str) -> str:
         """Return the persona that memory of an agent goes to: the one in use, unless the file has several agents."""
-        return self._persona if len(self._found.agents) < 2 else agent
+        return agent if self._has_several_agents else self._persona
 
     def _id(self, prefix: str, *parts: str) -> str:
         named = "\n".join((self._found.program, *parts)).encode("utf-8", "surrogatepass")

@@ -89,15 +89,14 @@ class Foreign(Struct):
 
     program: str
     blocks: list[ForeignBlock] = field(default_factory=list[ForeignBlock])
-    facts: list[ForeignFact] = field(default_factory=list[ForeignFact])
+    facts: Iterable[ForeignFact] = field(default_factory=list[ForeignFact])
     sessions: Iterable[ForeignSession] = field(default_factory=list[ForeignSession])
-    """They may be read from the file each time that they are looked through."""
+    """Facts and sessions may be read from the file each time that they are looked through."""
     left_out: list[str] = field(default_factory=list[str])
 
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """The agents that it has memory of, in order."""
-        return tuple(dict.fromkeys(one.agent for one in (*self.blocks, *self.facts) if one.agent))
+    def agents(self) -> frozenset[str]:
+        """The agents that it has memory of. Looks through all facts."""
+        return frozenset(one.agent for each in (self.blocks, self.facts) for one in each if one.agent)
 
 
 def is_foreign(path: Path, beginning: bytes) -> bool:
@@ -270,8 +269,8 @@ def _letta(path: Path, found: Mapping[str, object]) -> Foreign:
     file = valid(path, _LettaFile, found)
     agents = file.agents or (valid(path, _LettaAgent, found),)
     shared, taken = {one.id: one for one in file.blocks}, set[str]()
-    into, sessions = Foreign("Letta"), list[ForeignSession]()
-    into.sessions = sessions
+    into, facts, sessions = Foreign("Letta"), list[ForeignFact](), list[ForeignSession]()
+    into.facts, into.sessions = facts, sessions
     for agent in agents:
         for one in (*agent.core_memory, *(shared[each] for each in agent.block_ids if each in shared)):
             # The first agent that has a shared block owns it.
@@ -279,7 +278,7 @@ def _letta(path: Path, found: Mapping[str, object]) -> Foreign:
                 continue
             taken.add(one.id)
             if one.label in ARCHIVE_LABELS:
-                into.facts.append(ForeignFact(one.value, agent.name, one.updated_at))
+                facts.append(ForeignFact(one.value, agent.name, one.updated_at))
             elif one.value.strip():
                 into.blocks.append(
                     ForeignBlock(
@@ -292,7 +291,7 @@ def _letta(path: Path, found: Mapping[str, object]) -> Foreign:
                         at_ms=one.updated_at,
                     )
                 )
-        into.facts += (ForeignFact(one.text, agent.name, one.created_at) for one in agent.passages)
+        facts += (ForeignFact(one.text, agent.name, one.created_at) for one in agent.passages)
         messages = tuple(said for one in agent.messages if (said := _letta_message(one)) is not None)
         if messages:
             key = sha256_hex(f"{agent.id}\n{agent.name}".encode())

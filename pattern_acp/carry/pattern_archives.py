@@ -5,7 +5,7 @@ is a Loro snapshot in pieces, and a preview that may be newer than it: Pattern w
 and the preview with every change.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeVar, cast
 
@@ -139,6 +139,7 @@ class _PatternExport:
         self._archive = archive
         self._into = Foreign("Pattern")
         self._names: dict[str, str] = {}
+        self._facts: list[ForeignFact] = []
         self._seen: set[str] = set()
 
     def read(self, manifest: PatternManifest) -> Foreign:
@@ -147,8 +148,8 @@ class _PatternExport:
         self._names = {one.agent.id: one.agent.name for one in agents}
         for one in agents:
             self._blocks(one.memory_block_cids)
-            self._facts(one.archival_entry_cids)
         self._blocks(shared)
+        self._into.facts = _Facts(self._archive, agents, self._names, self._facts)
         self._into.sessions = _Sessions(self._archive, agents)
         self._into.left_out.append("Settings, tools, groups and summaries of the agents stay out.")
         return self._into
@@ -183,7 +184,7 @@ class _PatternExport:
             if not text.strip():
                 continue
             if kind in {"archival", "log"}:
-                self._into.facts.append(ForeignFact(text, agent, moment_ms(block.updated_at)))
+                self._facts.append(ForeignFact(text, agent, moment_ms(block.updated_at)))
                 continue
             about = block.description or f"What the agent {agent} of Pattern had under this name."
             self._into.blocks.append(
@@ -205,16 +206,42 @@ class _PatternExport:
         # What does not begin as the preview is older than it.
         return text if text.startswith(preview.removesuffix("...").removesuffix("…")) else preview
 
-    def _facts(self, cids: Sequence[bytes]) -> None:
-        entries = list(self._records(cids, _Entry))
-        parts: dict[str, list[_Entry]] = {}
-        for one in entries:
-            parts.setdefault(one.parent_entry_id or one.id, []).append(one)
+
+class _Facts:
+    """The archival entries of all agents, read from the archive each time that they are looked through.
+
+    `also` are facts that come before them.
+    """
+
+    def __init__(
+        self,
+        archive: ArchiveReader,
+        agents: Sequence[_AgentExport],
+        names: Mapping[str, str],
+        also: Sequence[ForeignFact],
+    ) -> None:
+        self._archive = archive
+        self._agents = agents
+        self._names = names
+        self._also = also
+
+    def __iter__(self) -> Iterator[ForeignFact]:
+        yield from self._also
+        for one in self._agents:
+            yield from self._entries(one.archival_entry_cids)
+
+    def _entries(self, cids: Sequence[bytes]) -> Iterator[ForeignFact]:
+        # The parts of an entry may be anywhere. Only their places are in memory, not what they say.
+        parts: dict[str, list[tuple[bool, int, bytes]]] = {}
+        for cid in cids:
+            one = self._archive.read(cid, _Entry)
+            part = (one.parent_entry_id is not None, one.chunk_index, cid)
+            parts.setdefault(one.parent_entry_id or one.id, []).append(part)
         for several in parts.values():
-            several.sort(key=lambda one: (one.parent_entry_id is not None, one.chunk_index))
-            agent = self._names.get(several[0].agent_id, "")
-            text = "\n".join(one.content for one in several)
-            self._into.facts.append(ForeignFact(text, agent, moment_ms(several[0].created_at)))
+            several.sort(key=itemgetter(0, 1))
+            entries = [self._archive.read(cid, _Entry) for _, _, cid in several]
+            agent = self._names.get(entries[0].agent_id, "")
+            yield ForeignFact("\n".join(one.content for one in entries), agent, moment_ms(entries[0].created_at))
 
 
 class _Sessions:
