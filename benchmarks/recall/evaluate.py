@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+from embedders import EMBEDDERS, usable
 from memory_set import MemorySet, Question, load_set
 from msgspec import structs
 
@@ -26,10 +27,9 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import NewEntry, insert_entry
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.embeddings import Embedder, HashedNgrams
+from pattern_acp.memory.embeddings import Embedder
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.local_embedders import DistilledMiniLm, MiniLm, is_installed
 from pattern_acp.memory.matching import occurring
 from pattern_acp.memory.recall import (
     Candidate,
@@ -133,6 +133,7 @@ METHODS: dict[str, Order] = {
 
 async def evaluate(database: Database, embedder: Embedder, memory: MemorySet) -> dict[str, list[Outcome]]:
     indexer = Indexer(database, embedder, SystemClock())
+    await embedder.prepare()
     await indexer.catch_up(1_000_000)
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
     for question in memory.questions:
@@ -205,20 +206,15 @@ def show(embedder: str, outcomes: dict[str, list[Outcome]]) -> None:
 async def main(names: list[str]) -> None:
     memory = load_set()
     print(f"{len(memory.facts)} facts, {len(memory.said)} messages, {len(memory.questions)} questions")
-    embedders: dict[str, Callable[[], Embedder]] = {
-        "hash": HashedNgrams,
-        "distilled": DistilledMiniLm,
-        "minilm": MiniLm,
-    }
-    for name in names or ["hash", "distilled", *(["minilm"] if is_installed() else [])]:
+    for name in names or usable():
         clock = SystemClock()
         with tempfile.TemporaryDirectory(prefix="pattern-acp-bench-") as folder:
             async with open_database(Path(folder) / "c.db", clock=clock) as database:
                 await database.write(lambda tx: store(tx, memory))
-                show(name, await evaluate(database, embedders[name](), memory))
+                show(name, await evaluate(database, EMBEDDERS[name](), memory))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("embedders", nargs="*", choices=[[], "hash", "distilled", "minilm"])
+    parser.add_argument("embedders", nargs="*", choices=[[], *EMBEDDERS])
     anyio.run(main, parser.parse_args().embedders)

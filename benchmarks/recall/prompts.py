@@ -13,15 +13,14 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+from embedders import EMBEDDERS, usable
 from evaluate import FILTERS, NOW, store
 from memory_set import load_set
-from talks import EMBEDDERS
 
 from pattern_acp.context.recall_budget import Recallable, choose, telling_words
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.local_embedders import is_installed
 from pattern_acp.memory.recall import SearchResult, search
 from pattern_acp.memory.service.search import knows
 from pattern_acp.memory.words import query_terms
@@ -97,9 +96,10 @@ async def main(names: list[str], *, tells: bool) -> bool:
     with tempfile.TemporaryDirectory(prefix="pattern-acp-bench-") as folder:
         async with open_database(Path(folder) / "c.db", clock=clock) as database:
             await database.write(lambda tx: store(tx, memory))
-            for name in names or ["words", "hash", "distilled", *(["minilm"] if is_installed() else [])]:
+            for name in names or ["words", *usable()]:
                 indexer = None if name == "words" else Indexer(database, EMBEDDERS[name](), clock)
                 if indexer is not None:
+                    await indexer.prepare()
                     await indexer.catch_up(1_000_000)
                 right, wrong, precision = await measure(database, indexer, tells=tells)
                 is_met = is_met and right >= RIGHT and wrong <= WRONG

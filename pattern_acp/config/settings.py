@@ -364,7 +364,7 @@ class MemorySettings(Struct, frozen=True):
     """Settings of memory."""
 
     embedder: str = "auto"
-    """The embedder: `distilled`, `hash`, `minilm`, `PROVIDER/MODEL`, or `auto`: minilm where it is installed."""
+    """The embedder: `distilled`, `hash`, `minilm`, `mpnet`, `PROVIDER/MODEL`; `auto`: minilm if it is installed."""
     recall_tokens: int = 300
     """Most tokens of what is recalled for a prompt before each turn; 0: nothing is."""
     files: bool = False

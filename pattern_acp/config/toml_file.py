@@ -262,7 +262,7 @@ def _sync_url(raw: object) -> Value | None:
 def _embedder(raw: object) -> Value | None:
     if not isinstance(raw, str) or len(raw) > 200:
         return None
-    return raw if raw in {"auto", "hash", "distilled", "minilm"} or _EMBEDDER.fullmatch(raw) else None
+    return raw if raw in {"auto", "hash", "distilled", "minilm", "mpnet"} or _EMBEDDER.fullmatch(raw) else None
 
 
 def matching(pattern: re.Pattern[str], allowed: str) -> Rule:
@@ -295,7 +295,7 @@ NAMED_FOLDERS = Rule('a list of text of the form "NAME=FOLDER"', _named_folders,
 
 SYNC_URL = Rule('text of the form "folder:PATH" or "nats://HOST:PORT"', _sync_url)
 
-EMBEDDER = Rule('auto, hash, distilled, minilm, or text of the form "PROVIDER/MODEL"', _embedder)
+EMBEDDER = Rule('auto, hash, distilled, minilm, mpnet, or text of the form "PROVIDER/MODEL"', _embedder)
 
 YES_OR_NO = Rule("true or false", _boolean, bool)
 

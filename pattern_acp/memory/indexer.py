@@ -97,6 +97,9 @@ class Indexer:
             await self._embedder.prepare()
         except EmbedderError as error:
             self._fail(error.sentence)
+        else:
+            # Texts that came while it was being prepared failed.
+            self._problem = ""
 
     async def ask(
         self,

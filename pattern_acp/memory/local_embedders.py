@@ -1,8 +1,9 @@
 """Embedders that know meanings, on this machine: all-MiniLM-L6-v2 with 8-bit weights, and vectors learned from it.
 
-Owns: finding, checking, loading and running the model of `pattern-acp[semantic]`, and the distilled vectors, which need
-nothing installed. Must not know: SQL, other embedders. onnxruntime and numpy are imported by name in a worker thread at
-the first text: they cost half a second, and most installations have neither.
+Owns: finding, checking, loading and running the model of `pattern-acp[semantic]`, what runs any model of its kind
+(`mpnet` has another), and the distilled vectors, which need nothing installed. Must not know: SQL, other embedders.
+onnxruntime and numpy are imported by name in a worker thread at the first text: they cost half a second, and most
+installations have neither.
 """
 
 import importlib
@@ -12,7 +13,7 @@ import threading
 import unicodedata
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from hashlib import file_digest, sha256
 from importlib.util import find_spec
@@ -73,14 +74,14 @@ class _Runtime(Protocol):
     def SessionOptions(self) -> _Options: ...  # noqa: N802
 
     def InferenceSession(  # noqa: N802
-        self, path_or_bytes: bytes, *, sess_options: _Options, providers: list[str]
+        self, path_or_bytes: bytes | str, *, sess_options: _Options, providers: list[str]
     ) -> _Session: ...
 
 
-class _Loaded:
-    """The model in memory."""
+class OnnxModel:
+    """A model that the ONNX runtime has in memory: of its bytes, or of a path, which takes 100 MB less for mpnet."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: bytes | str) -> None:
         runtime = cast("_Runtime", importlib.import_module("onnxruntime"))
         self._numpy = cast("_Numpy", importlib.import_module("numpy"))
         options = runtime.SessionOptions()
@@ -88,40 +89,36 @@ class _Loaded:
         options.log_severity_level = 3
         # Waiting threads would otherwise spin, at the cost of the editor beside us.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        model = read_model(find_model())
         self._session = runtime.InferenceSession(model, sess_options=options, providers=["CPUExecutionProvider"])
 
-    def vector(self, text: str) -> Vector:
+    def vector(self, inputs: Mapping[str, Sequence[int]]) -> Vector:
         """One text a run: batches would be padded, and a padded text's vector differs a little."""
-        numbers = piece_numbers(text, MOST_PIECES)
-        inputs = {
-            "input_ids": self._numpy.array([numbers], dtype="int64"),
-            "attention_mask": self._numpy.array([[1] * len(numbers)], dtype="int64"),
-            "token_type_ids": self._numpy.array([[0] * len(numbers)], dtype="int64"),
-        }
-        hidden = self._session.run(None, inputs)[0]
+        arrays = {name: self._numpy.array([numbers], dtype="int64") for name, numbers in inputs.items()}
+        hidden = self._session.run(None, arrays)[0]
         return unit(hidden[0].mean(axis=0).tolist())
 
 
-class MiniLm:
-    """`Embedder` by MiniLM, loaded at the first text."""
+class OnnxEmbedder:
+    """Texts of one model at a time; it is loaded at the first."""
 
-    model = MINILM
-    is_immediate = False
-
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        name: str,
+        find: Callable[[], bytes | str],
+        inputs: Callable[[str], Mapping[str, Sequence[int]]],
+        remedy: str,
+    ) -> None:
+        self._name = name
+        self._find = find
+        self._inputs = inputs
+        self._remedy = remedy
         self._lock = threading.Lock()
-        self._loaded: _Loaded | None = None
+        self._loaded: OnnxModel | None = None
         # One text at a time, so that a query waits for one text and not for a batch.
         self._limiter = anyio.CapacityLimiter(1)
 
-    async def prepare(self) -> None:
-        """See `Embedder.prepare`."""
-        await self.embed(("",), TextUse.QUERY)
-
-    async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
+    async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         """See `Embedder.embed`."""
-        del use
         # Who does not wait any more leaves the thread to itself: it may be loading the model, for the next one.
         return tuple(
             [
@@ -134,20 +131,57 @@ class MiniLm:
         try:
             with self._lock:
                 if self._loaded is None:
-                    self._loaded = _Loaded()
-            return self._loaded.vector(text)
+                    self._loaded = OnnxModel(self._find())
+            return self._loaded.vector(self._inputs(text))
         except ImportError as error:
-            raise EmbedderError(f"The embedder minilm needs onnxruntime, which does not load; {_INSTALL}.") from error
+            raise EmbedderError(
+                f"The embedder {self._name} needs onnxruntime, which does not load; {self._remedy}."
+            ) from error
         except (VocabularyError, OSError) as error:
-            raise EmbedderError(f"The files of the embedder minilm cannot be used; {_INSTALL}.") from error
+            raise EmbedderError(f"The files of the embedder {self._name} cannot be used; {self._remedy}.") from error
         except RuntimeError as error:
             # What onnxruntime raises for a model that it cannot run on this machine.
-            raise EmbedderError('The embedder minilm does not run here; set [memory] embedder = "hash".') from error
+            raise EmbedderError(
+                f'The embedder {self._name} does not run here; set [memory] embedder = "distilled".'
+            ) from error
+
+
+class MiniLm:
+    """`Embedder` by MiniLM, loaded at the first text."""
+
+    model = MINILM
+    is_immediate = False
+
+    def __init__(self) -> None:
+        self._texts = OnnxEmbedder("minilm", lambda: read_model(find_model()), _minilm_inputs, _INSTALL)
+
+    async def prepare(self) -> None:
+        """See `Embedder.prepare`."""
+        await self.embed(("",), TextUse.QUERY)
+
+    async def embed(self, texts: Sequence[str], use: TextUse) -> tuple[Vector, ...]:
+        """See `Embedder.embed`."""
+        del use
+        return await self._texts.embed(texts)
+
+
+def _minilm_inputs(text: str) -> dict[str, list[int]]:
+    numbers = piece_numbers(text, MOST_PIECES)
+    return {
+        "input_ids": numbers,
+        "attention_mask": [1] * len(numbers),
+        "token_type_ids": [0] * len(numbers),
+    }
 
 
 def is_installed() -> bool:
     """True when everything that `MiniLm` needs seems to be there; imports nothing."""
-    return all(find_spec(name) is not None for name in (MODEL_PACKAGE, "onnxruntime", "numpy"))
+    return find_spec(MODEL_PACKAGE) is not None and has_runtime()
+
+
+def has_runtime() -> bool:
+    """True when what runs a model of the ONNX runtime seems to be there; imports nothing."""
+    return all(find_spec(name) is not None for name in ("onnxruntime", "numpy"))
 
 
 def find_model() -> Path:

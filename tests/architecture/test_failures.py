@@ -26,6 +26,7 @@ NOT_SEEN = {
     "_MistakeError": "becomes a problem of a project's groups",
     "FileSkippedError": "ends the search of one file, in a process of its own",
     "HelpShown": "carries help text out of click",
+    "_UnusableError": "becomes the sentence that says why a model cannot be prepared",
     "BundleError": "a finding of journal verify, which stands alone and imports nothing of ours",
     "ContentError": "becomes ContentRefusedError",
     "LeftOutError": "becomes what a catalogue says was left out",

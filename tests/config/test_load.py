@@ -515,7 +515,7 @@ def test_the_environment_is_a_copy_of_the_process():
 
 
 def test_an_embedder_is_a_word_or_a_model_of_a_provider(tmp_path: Path):
-    for embedder in ("auto", "hash", "minilm", "openai/text-embedding-3-small"):
+    for embedder in ("auto", "hash", "minilm", "mpnet", "openai/text-embedding-3-small"):
         assert load_with(tmp_path, user=f'[memory]\nembedder = "{embedder}"').settings.memory.embedder == embedder
     for wrong in ('"fast"', '""', "3", '"openai/"'):
         loaded = load_with(tmp_path, user=f"[memory]\nembedder = {wrong}")

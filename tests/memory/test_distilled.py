@@ -1,6 +1,7 @@
 """The embedder that needs no package."""
 
 from math import sqrt
+from pathlib import Path
 
 import pytest
 
@@ -47,5 +48,5 @@ async def test_many_texts_are_embedded_as_each_alone():
 
 def test_it_is_chosen_by_name_and_orders_without_saying_anything_by_itself():
     settings = Settings(memory=MemorySettings(embedder="distilled"))
-    assert choose_embedder(settings, SystemClock()).embedder.model is DISTILLED
+    assert choose_embedder(settings, SystemClock(), Path("models")).embedder.model is DISTILLED
     assert not knows(DISTILLED)

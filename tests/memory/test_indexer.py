@@ -193,6 +193,17 @@ async def test_a_failing_embedder_leaves_words_and_is_asked_again_after_a_while(
     assert (await indexer.state()).problem == ""
 
 
+async def test_an_embedder_that_was_being_prepared_is_asked_as_soon_as_it_is(constellation: Constellation):
+    embedder = SlowEmbedder()
+    embedder.problem = "The embedder is being prepared."
+    indexer = Indexer(constellation.database, embedder, constellation.clock)
+    assert await indexer.query("tabs") is None
+    embedder.problem = ""
+    await indexer.prepare()
+    assert (await indexer.state()).problem == ""
+    assert await indexer.query("tabs") is not None
+
+
 async def test_the_background_task_survives_a_failing_embedder(constellation: Constellation):
     await constellation.database.write(lambda tx: say(tx, "Use tabs."))
     embedder = SlowEmbedder()
