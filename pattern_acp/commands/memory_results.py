@@ -946,6 +946,5 @@ class NotForgotten(Result, frozen=True):
 
     @property
     def document(self) -> Sequence[Part]:
-        """The command that does it without a question."""
-        how = f"`/memory forget {self.label} --yes …` does it without a question"
-        return (Paragraph(f"Nothing was forgotten. Where nobody can be asked, {how}."),)
+        """A sentence: nothing is gone."""
+        return (Paragraph(f"Nothing was forgotten; `{self.label}` is as it was."),)

@@ -184,7 +184,8 @@ async def test_forgetting_asks_first_and_without_a_yes_nothing_is_lost():
         session = await opened(agent)
         agent.editor.permission = choose("reject_once")
         for what in ("likes tea", "--all"):
-            assert "Nothing was forgotten" in await ask(agent, session, f"/memory forget human {what}")
+            said = await ask(agent, session, f"/memory forget human {what}")
+            assert said.strip() == "Nothing was forgotten; `human` is as it was."
         first, second = agent.editor.asked
         assert str(first["toolCall"]).count("4 stored versions of its history") == 1
         assert "likes tea" not in str(first)
