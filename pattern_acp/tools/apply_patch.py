@@ -485,7 +485,7 @@ class ApplyPatch:
 
     spec = ToolSpec(
         "apply_patch",
-        "Edit, add, move or delete files by a patch. If one hunk does not fit, nothing changes.",
+        "Edit, add, move or delete files by a patch; all or none.",
         input_schema(ApplyPatchArguments),
         free_form="input",
     )

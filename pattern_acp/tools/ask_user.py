@@ -33,7 +33,7 @@ class AskUserArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of ask_user."""
 
     question: Annotated[str, Meta(min_length=1)]
-    options: Annotated[tuple[str, ...], Meta(description="2 to 4, best first.")] = ()
+    options: Annotated[tuple[str, ...], Meta(description="2-4, best first.")] = ()
 
 
 class AskUser:

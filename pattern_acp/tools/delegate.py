@@ -43,7 +43,7 @@ class DelegateArguments(Struct, frozen=True, forbid_unknown_fields=True):
     kind: SubagentKind
     task: Annotated[str, Meta(min_length=1, description="All it needs to know.")]
     name: str = ""
-    paths: Annotated[tuple[str, ...], Meta(description="All that a worker may write.")] = ()
+    paths: Annotated[tuple[str, ...], Meta(description="What a worker may write.")] = ()
     tools: tuple[str, ...] = ()
     needs: Annotated[tuple[str, ...], Meta(description="Names to wait for.")] = ()
     checks: Annotated[tuple[str, ...], Meta(description="Commands; changes land if they pass.")] = ()
@@ -58,8 +58,7 @@ class Delegate:
 
     spec = ToolSpec(
         DELEGATE,
-        "Have subagents work side by side and report: explorer for wide searches, worker for separable work, reviewer "
-        "of your changes.",
+        "Run subagents side by side: explorer for wide searches, worker for separable work, reviewer of your changes.",
         input_schema(DelegateArguments, unlisted=("tools",)),
     )
     kind = ToolKind.THINK

@@ -398,7 +398,7 @@ LINES_NAMED = 10
 class Edit(Struct, frozen=True, forbid_unknown_fields=True):
     """One replacement."""
 
-    old_text: Annotated[str, Meta(description="Exact, without line numbers; unique unless replace_all.")]
+    old_text: Annotated[str, Meta(description="Exact, no line numbers; unique unless replace_all.")]
     new_text: str
     replace_all: bool = False
 
@@ -604,7 +604,7 @@ class WriteFile:
 
     spec = ToolSpec(
         "write_file",
-        "Create a file, or replace all of one that you have read.",
+        "Create a file, or replace one you have read.",
         input_schema(WriteFileArguments),
     )
     kind = ToolKind.EDIT

@@ -61,7 +61,7 @@ class FindFiles:
 
     spec = ToolSpec(
         "find_files",
-        "Find files by glob at any depth, newest first, no ignored ones.",
+        "Find unignored files by glob at any depth, newest first.",
         input_schema(FindFilesArguments),
     )
     kind = ToolKind.SEARCH

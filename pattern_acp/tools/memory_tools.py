@@ -5,8 +5,9 @@ edits of one call are one transaction. The user may always take a write back; th
 it, so every undo, redo and rollback asks, once, with the diff.
 """
 
+import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import PurePosixPath, PureWindowsPath
@@ -16,7 +17,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from pattern_acp.domain.access import Origin, ReadMemory, WriteMemory, WriteVerdict
-from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import ToolCallId, day_of, local_minute
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import DiffContent, TextContent, ToolKind
@@ -26,7 +27,9 @@ from pattern_acp.memory.path_notes import NoteKind, Severity
 from pattern_acp.memory.permissions import Permission, WriteAction, explain_permission, judge
 from pattern_acp.memory.service.access import (
     ARCHIVE,
+    EVERY_OPERATION,
     NO_GOOD_MATCH,
+    OF_ARCHIVE,
     OPERATIONS,
     REVERTING,
     STATUS_OPERATIONS,
@@ -35,7 +38,6 @@ from pattern_acp.memory.service.access import (
     MemoryEdit,
     MemoryFilter,
     MemoryHit,
-    OperationRule,
 )
 from pattern_acp.memory.service.search import day_bounds, repeats, without_repeats
 from pattern_acp.policy.approver import Wording
@@ -121,7 +123,7 @@ class MemorySearch:
 
     spec = ToolSpec(
         "memory_search",
-        "Search memory and earlier messages, by words and meaning.",
+        "Search memory and earlier messages by words and meaning.",
         input_schema(MemorySearchArguments, unlisted=("limit", "session", "scope")),
     )
     kind = ToolKind.SEARCH
@@ -227,31 +229,18 @@ MOST_EDITS = 30
 """Edits of one call; more are a rewrite."""
 
 
-class MemoryOperation(StrEnum):
-    """The way in which memory_write changes a block."""
-
-    APPEND = "append"
-    REPLACE = "replace"
-    INSERT_AFTER = "insert_after"
-    REWRITE = "rewrite"
-    SET = "set"
-    ADD = "add"
-    MOVE = "move"
-    REMOVE = "remove"
-    CREATE = "create"
-    ARCHIVE = "archive"
-    VERIFY = "verify"
-    RESOLVE = "resolve"
-    REOPEN = "reopen"
-    UNDO = "undo"
-    REDO = "redo"
-    ROLLBACK = "rollback"
+def _signatures() -> str:
+    """Every operation of memory_write with what it needs besides a label; those that need the same stand together."""
+    names: dict[str, list[str]] = {}
+    for name, rule in EVERY_OPERATION.items():
+        names.setdefault(rule.signature, []).append(name)
+    return ", ".join(f"{'|'.join(alike)}{signature}" for signature, alike in names.items())
 
 
 class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):
     """One of several edits; what it leaves out is that of the call."""
 
-    operation: MemoryOperation | None = None
+    operation: str = ""
     label: str = ""
     text: str = ""
     old_text: str = ""
@@ -270,10 +259,10 @@ class OneEdit(Struct, frozen=True, forbid_unknown_fields=True):
 class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of memory_write."""
 
-    label: Annotated[str, Meta(description="Block, or archive: facts only search finds.")] = ""
-    operation: MemoryOperation | None = None
+    label: Annotated[str, Meta(description="Block, or archive: only searched.")] = ""
+    operation: Annotated[str, Meta(description=_signatures())] = ""
     text: str = ""
-    old_text: Annotated[str, Meta(description="Exact passage, item, or entry id.")] = ""
+    old_text: Annotated[str, Meta(description="Exact passage or entry id.")] = ""
     field: Annotated[str, Meta(description="Like facts.name.")] = ""
     to: str = ""
     check: str = ""
@@ -281,7 +270,7 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     description: str = ""
     scope: Scope | None = None
     kind: NoteKind | None = None
-    paths: Annotated[tuple[str, ...], Meta(description="For edits of src/db/**.")] = ()
+    paths: Annotated[tuple[str, ...], Meta(description="Like src/db/**.")] = ()
     severity: Severity | None = None
     until: Annotated[str, Meta(description="Date, 2h, never.")] = ""
     version: Annotated[int, Meta(ge=1)] | None = None
@@ -289,7 +278,7 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     edits: Annotated[tuple[OneEdit, ...], Meta(description="Several; all or none.")] = ()
 
 
-_NAMED_ELSEWHERE = ("severity", "template", "check", "description", "reason")
+_NAMED_ELSEWHERE = ("severity", "template", "check")
 """Arguments that answers and notes name."""
 
 
@@ -307,7 +296,7 @@ class MemoryWrite:
     async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
         """See `Tool.prepare`."""
         asked = parse_arguments(arguments, MemoryWriteArguments)
-        if asked.operation in REVERTING:
+        if _word(asked.operation) in REVERTING:
             return await _prepare_undo(asked, call_id, context)
         read = context.read_before()
         edits = tuple(replace(edit, read=read) for edit in _asked_edits(asked))
@@ -336,20 +325,25 @@ def _asked_edits(asked: MemoryWriteArguments) -> tuple[MemoryEdit, ...]:
         return (_edit(asked, asked, ""),)
     shared = ("label", "operation", "version", "reason", "edits")
     if asked != MemoryWriteArguments(**{name: getattr(asked, name) for name in shared}):
-        raise ToolInputError(
-            "There are `edits` and arguments of a single edit",
-            advice="with `edits`, give everything but `label`, `operation` and `reason` in each edit.",
-        )
+        first = asked.edits[0]
+        advice = "with `edits`, give everything but `label`, `operation` and `reason` in each edit."
+        right = _right_call(_as_edit(first, asked), _meant_operation(first, asked), "edits[0].")
+        raise ToolInputError("There are `edits` and arguments of a single edit", advice=f"{advice} {right}")
     return tuple(_edit(edit, asked, f"edits[{number}].") for number, edit in enumerate(asked.edits))
 
 
-def _edit(one: OneEdit | MemoryWriteArguments, asked: MemoryWriteArguments, place: str) -> MemoryEdit:
-    operation = one.operation or asked.operation
-    if operation is None and one.text:
-        operation = MemoryOperation.REPLACE if one.old_text else MemoryOperation.APPEND
+def _word(operation: str) -> str:
+    return operation.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def _as_edit(one: OneEdit | MemoryWriteArguments, asked: MemoryWriteArguments) -> MemoryEdit:
+    """The edit as it was asked for, not checked; without a label it is the archive's where only that can be meant."""
+    operation = _word(one.operation or asked.operation)
+    if not operation and one.text:
+        operation = "replace" if one.old_text else "append"
     edit = MemoryEdit(
-        label=one.label or asked.label,
-        operation="" if operation is None else operation.value,
+        label=(one.label or asked.label).strip(),
+        operation=operation,
         text=one.text,
         old_text=one.old_text,
         reason=asked.reason,
@@ -364,26 +358,32 @@ def _edit(one: OneEdit | MemoryWriteArguments, asked: MemoryWriteArguments, plac
         severity=one.severity or "",
         until=one.until,
     )
-    if not edit.label and (edit.has_conditions or edit.operation in STATUS_OPERATIONS):
-        edit = replace(edit, label=ARCHIVE)
-    if operation is None:
-        words = ", ".join(MemoryOperation)
-        raise ToolInputError(
-            f"`{place}operation` is missing", advice=f"give one of {words}. {_right_call(edit, 'append')}"
-        )
+    is_archives = not edit.label and (edit.has_conditions or edit.operation in STATUS_OPERATIONS)
+    return replace(edit, label=ARCHIVE) if is_archives else edit
+
+
+def _edit(one: OneEdit | MemoryWriteArguments, asked: MemoryWriteArguments, place: str) -> MemoryEdit:
+    edit = _as_edit(one, asked)
+    operation = edit.operation
+    if operation not in EVERY_OPERATION:
+        what = f"is {one_line(operation)!r}, which there is not" if operation else "is missing"
+        right = _right_call(edit, _meant_operation(one, asked), place, asked.version)
+        advice = f"give one of {', '.join(EVERY_OPERATION)}. {right}"
+        raise ToolInputError(f"`{place}operation` {what}", advice=advice)
     if operation in REVERTING:
-        raise ToolInputError(f"`{place}operation` is {operation}, which needs a call of its own.")
+        sentence = f"`{place}operation` is {operation}, which needs a call of its own."
+        raise ToolInputError(sentence, advice=_right_call(edit, operation, version=asked.version))
+    right = _right_call(edit, operation, place)
     if asked.version is not None:
-        raise ToolInputError(f"`version` is only for {', '.join(sorted(REVERTING))}", advice="leave it out.")
-    if not edit.label.strip():
-        advice = f"give the block's label. {_right_call(edit, edit.operation)}"
-        raise ToolInputError(f"`{place}label` is missing", advice=advice)
-    if edit.has_conditions and edit.label != ARCHIVE:
-        raise ToolInputError(
-            f"`{place}kind`, paths, severity and until are for the label {ARCHIVE}", advice="leave them out."
-        )
-    if edit.label != ARCHIVE:
-        _check_arguments(edit, place)
+        raise ToolInputError(f"`version` is only for {', '.join(sorted(REVERTING))}", advice=f"leave it out. {right}")
+    if not edit.label:
+        raise ToolInputError(f"`{place}label` is missing", advice=f"give the block's label. {right}")
+    if edit.label != ARCHIVE and (edit.has_conditions or operation in STATUS_OPERATIONS):
+        what = f"`{place}kind`, paths, severity and until are" if edit.has_conditions else f"{operation} is"
+        right = _right_call(replace(edit, label=ARCHIVE), _of_archive(edit), place)
+        advice = f"leave them out, or give that label. {right}" if edit.has_conditions else right
+        raise ToolInputError(f"{what} for the label {ARCHIVE}{'' if edit.has_conditions else '.'}", advice=advice)
+    _check_arguments(edit, place)
     return edit
 
 
@@ -445,13 +445,17 @@ LOG_LENGTH = 20
 
 
 async def _prepare_undo(asked: MemoryWriteArguments, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
-    operation = str(asked.operation)
+    operation = _word(asked.operation)
+    asked = replace(asked, operation=operation)
+    right = _right_call(_as_edit(asked, asked), operation, version=asked.version)
     if not asked.label.strip():
-        raise ToolInputError("`label` is missing", advice="give the block's label.")
-    if asked != MemoryWriteArguments(asked.label, asked.operation, version=asked.version, reason=asked.reason):
-        raise ToolInputError(f"{operation} takes only `label`, `version` and `reason`, one call each.")
+        raise ToolInputError("`label` is missing", advice=f"give the block's label. {right}")
+    if asked != MemoryWriteArguments(asked.label, operation, version=asked.version, reason=asked.reason):
+        sentence = f"{operation} takes only `label`, `version` and `reason`, one call each."
+        raise ToolInputError(sentence, advice=right)
     if operation == "rollback" and asked.version is None:
-        raise ToolInputError("`version` is missing; rollback needs the number of the version to go back to.")
+        sentence = f"`version` is missing; rollback needs {_MEANINGS['version']}."
+        raise ToolInputError(sentence, advice=right)
     history = await _history_of(asked.label, context)
     _refuse_without_permission([block for block in await context.memory.blocks() if block.label == asked.label])
     change = await history.reverts.change(asked.label, _plan(asked), asked.reason, store=False)
@@ -546,29 +550,89 @@ def _entry(write: "Write") -> str:
 _OPTIONAL = ("text", "old_text", "field", "to", "check", "template", "description", "scope")
 
 
-def _check_arguments(edit: MemoryEdit, place: str = "") -> None:
-    rule = OPERATIONS.get(edit.operation)
-    if rule is None:
-        return
+def _check_arguments(edit: MemoryEdit, place: str) -> None:
+    """Check that an edit has what its operation needs, and nothing that it would ignore.
+
+    Raises:
+        ToolInputError: the sentence shows the right call.
+    """
+    operation, rule = edit.operation, EVERY_OPERATION[edit.operation]
+    of_archive = edit.label == ARCHIVE
+    if of_archive and operation not in OF_ARCHIVE:
+        sentence = f"{operation} is no operation of the archive, which has {', '.join(OF_ARCHIVE)}."
+        raise ToolInputError(sentence, advice=_right_call(edit, _of_archive(edit), place))
+    right = _right_call(edit, operation, place)
     for name in rule.needs:
         if not getattr(edit, name).strip():
-            sentence = f"`{place}{name}` is missing; {edit.operation} needs {_meaning(name)}."
-            raise ToolInputError(sentence, advice=_right_call(edit, edit.operation))
-    for name in _OPTIONAL:
+            sentence = f"`{place}{name}` is missing; {operation} needs {_MEANINGS[name]}."
+            raise ToolInputError(sentence, advice=right)
+    if rule.either and not any(getattr(edit, name).strip() for name in rule.either):
+        names = " or ".join(f"`{name}`" for name in rule.either)
+        raise ToolInputError(f"`{place}{rule.either[0]}` is missing; {operation} needs {names}.", advice=right)
+    if of_archive and edit.has_conditions and not edit.kind and operation in {"append", "add"}:
+        sentence = f"`{place}kind` is missing; paths, severity and until are for {', '.join(NoteKind)}."
+        raise ToolInputError(sentence, advice=right)
+    for name in () if of_archive else _OPTIONAL:
         if getattr(edit, name).strip() and name not in (*rule.needs, *rule.takes):
-            users = ", ".join(
-                operation for operation, other in OPERATIONS.items() if name in (*other.needs, *other.takes)
-            )
-            advice = f"leave it out to {edit.operation}. {_right_call(edit, edit.operation)}"
-            raise ToolInputError(f"`{place}{name}` is only for {users}", advice=advice)
+            users = ", ".join(user for user, other in OPERATIONS.items() if name in (*other.needs, *other.takes))
+            raise ToolInputError(f"`{place}{name}` is only for {users}", advice=f"leave it out to {operation}. {right}")
 
 
-def _right_call(edit: MemoryEdit, operation: str) -> str:
-    """A call of this operation with all that it needs, in a sentence; dots stand for what the model fills in."""
-    rule = OPERATIONS.get(operation, OperationRule(()))
-    call = {"operation": operation, "label": edit.label.strip() or "…", **dict.fromkeys(rule.needs, "…")}
+def _meant_operation(one: OneEdit | MemoryWriteArguments, asked: MemoryWriteArguments) -> str:
+    """The operation that is likely meant, by its word, else by its arguments. Never one that replaces a whole block."""
+    edit = _as_edit(one, asked)
+    if edit.operation in EVERY_OPERATION:
+        return edit.operation
+    alike = [name for name in EVERY_OPERATION if name.startswith(edit.operation) or edit.operation.startswith(name)]
+    alike += difflib.get_close_matches(edit.operation, EVERY_OPERATION, n=1, cutoff=0.8)
+    safe = [name for name in alike if edit.operation and name != "rewrite"]
+    if safe:
+        return safe[0]
+    if asked.version is not None:
+        return "rollback"
+    if edit.old_text:
+        return "replace" if edit.text else "remove"
+    return "create" if edit.description or edit.template else "append"
+
+
+def _of_archive(edit: MemoryEdit) -> str:
+    """The operation of the archive that comes nearest to that of an edit."""
+    if edit.operation in OF_ARCHIVE:
+        return edit.operation
+    return "replace" if edit.old_text else "append"
+
+
+_SHOWN = 80
+"""Characters of the longest argument that a right call repeats; the model has longer ones."""
+
+
+def _right_call(edit: MemoryEdit, operation: str, place: str = "", version: int | None = None) -> str:
+    """The call of this operation with its own arguments, in a sentence; dots stand for what the model fills in."""
+    rule = EVERY_OPERATION[operation]
+    conditions = ("kind", "paths", "severity", "until") if edit.label == ARCHIVE else ()
+    own = {name: _shown(getattr(edit, name, version)) for name in (*rule.needs, *rule.takes, *conditions, "reason")}
+    needed = [*rule.needs, *(rule.either[:1] if not any(own[name] for name in rule.either) else ())]
+    needed += ["kind"] if conditions and edit.has_conditions and operation in {"append", "add"} else []
+    call: dict[str, Json] = {"operation": operation, "label": _shown(edit.label) or "…"}
+    call |= {name: own[name] or "…" for name in needed}
+    call |= {name: value for name, value in own.items() if value and name not in call}
+    if place:
+        # The reason is that of all edits.
+        whole: dict[str, Json] = {"reason": call.pop("reason")} if "reason" in call else {}
+        call = {"edits": [call], **whole}
     return f"Right: {json.dumps(call, ensure_ascii=False)}."
 
 
-def _meaning(name: str) -> str:
-    return "the exact passage or item that is meant" if name == "old_text" else "the text to write"
+def _shown(value: str | int | tuple[str, ...] | None) -> Json:
+    if isinstance(value, str):
+        # Half of a text would be stored as if it were all.
+        return "…" if len(value) > _SHOWN else value.strip().encode("utf-8", "replace").decode()
+    return [*value] if isinstance(value, tuple) else value
+
+
+_MEANINGS: Mapping[str, str] = {
+    "text": "the text to write",
+    "old_text": "the exact passage or item that is meant",
+    "reason": "why it has ended",
+    "version": "the number of the version to go back to",
+}

@@ -73,7 +73,7 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     operation: TaskOperation
     task: Annotated[str, Meta(description="Number.")] = ""
     title: str = ""
-    text: Annotated[str, Meta(description="Description, comment, or words to list by.")] = ""
+    text: Annotated[str, Meta(description="Description, comment or search words.")] = ""
     status: StatusWord | None = None
     priority: PlanPriority | None = None
     owner: str = ""
@@ -88,7 +88,7 @@ class TaskTool:
 
     spec = ToolSpec(
         "task",
-        "Work that outlives this session. Steps of yours are the plan that the user sees. claim: make it yours; null "
+        "Work that outlives this session. Steps of yours are the plan the user sees. claim: make it yours; null "
         "clears a field.",
         input_schema(TaskArguments, unlisted=("priority", "owner", "remove")),
     )

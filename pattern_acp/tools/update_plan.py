@@ -34,7 +34,7 @@ class UpdatePlan:
 
     spec = ToolSpec(
         "update_plan",
-        "Show the user your plan: all steps every time.",
+        "Show the user your plan: all steps each time.",
         input_schema(UpdatePlanArguments, unlisted=("entries.priority",)),
     )
     kind = ToolKind.THINK

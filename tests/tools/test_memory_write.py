@@ -1,5 +1,6 @@
 """memory_write over a real constellation: operations, batches, consent, guards, isolation."""
 
+import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -513,8 +514,11 @@ async def test_a_call_with_several_edits_shows_one_diff_a_block(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"label": "human"}, "`operation` is missing"),
-        ({"operation": "append", "text": "x"}, "`label` is missing"),
+        ({"label": "human"}, r'`operation` is missing.*Right: {"operation": "append", "label": "human", "text": "…"}'),
+        (
+            {"operation": "append", "text": "x"},
+            r'`label` is missing.*Right: {"operation": "append", "label": "…", "text": "x"}\.',
+        ),
         (
             {"label": "human", "operation": "append"},
             r'append needs the text to write\. Right: {"operation": "append", "label": "human", "text": "…"}\.',
@@ -532,6 +536,121 @@ async def test_arguments_that_do_not_fit_are_named(
 ):
     with pytest.raises(ToolInputError, match=problem):
         await bench_over(tmp_path, memory).prepare(MemoryWrite(), **arguments)
+
+
+def right_call(**call: object) -> str:
+    return f"Right: {json.dumps(call, ensure_ascii=False)}."
+
+
+@pytest.mark.parametrize(
+    ("operation", "missing", "needed"),
+    [
+        ("append", "text", {"text": "…"}),
+        ("add", "text", {"text": "…"}),
+        ("replace", "old_text", {"old_text": "…"}),
+        ("insert_after", "old_text", {"old_text": "…", "text": "…"}),
+        ("set", "field", {"field": "…"}),
+        ("move", "old_text", {"old_text": "…"}),
+        ("remove", "old_text", {"old_text": "…"}),
+        ("create", "description", {"description": "…"}),
+        ("archive", "old_text", {"old_text": "…"}),
+        ("verify", "old_text", {"old_text": "…"}),
+        ("rollback", "version", {"version": "…"}),
+    ],
+)
+async def test_an_operation_without_what_it_needs_is_answered_with_the_right_call(
+    tmp_path: Path, memory: ConstellationMemory, operation: str, missing: str, needed: dict[str, object]
+):
+    with pytest.raises(ToolInputError, match=f"`{missing}` is missing; {operation} needs ") as caught:
+        await bench_over(tmp_path, memory).prepare(MemoryWrite(), operation=operation, label="human", reason="why")
+    assert str(caught.value).endswith(right_call(operation=operation, label="human", **needed, reason="why"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "right"),
+    [
+        ({"operation": "resolve", "old_text": "e1"}, {"operation": "resolve", "old_text": "e1", "reason": "…"}),
+        ({"operation": "reopen"}, {"operation": "reopen", "old_text": "…"}),
+        ({"operation": "append"}, {"operation": "append", "text": "…"}),
+        ({"operation": "replace", "text": "x"}, {"operation": "replace", "old_text": "…", "text": "x"}),
+        (
+            {"operation": "remove", "old_text": "e1", "text": "x"},
+            {"operation": "replace", "old_text": "e1", "text": "x"},
+        ),
+        (
+            {"operation": "append", "text": "x", "paths": ["src/**"]},
+            {"operation": "append", "text": "x", "kind": "…", "paths": ["src/**"]},
+        ),
+    ],
+)
+async def test_a_wrong_call_for_the_archive_is_answered_with_one_of_its_operations(
+    tmp_path: Path, memory: ConstellationMemory, arguments: dict[str, object], right: dict[str, object]
+):
+    with pytest.raises(ToolInputError) as caught:
+        await bench_over(tmp_path, memory).prepare(MemoryWrite(), label="archive", **arguments)
+    operation, *_ = right.values()
+    rest = {name: value for name, value in right.items() if name != "operation"}
+    assert str(caught.value).endswith(right_call(operation=operation, label="archive", **rest))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "right"),
+    [
+        ({"operation": "delete", "old_text": "tea"}, {"operation": "remove", "label": "human", "old_text": "tea"}),
+        ({"operation": "write", "text": "tea"}, {"operation": "append", "label": "human", "text": "tea"}),
+        (
+            {"operation": "insert", "text": "tea"},
+            {"operation": "insert_after", "label": "human", "old_text": "…", "text": "tea"},
+        ),
+        ({"operation": "revert", "version": 3}, {"operation": "rollback", "label": "human", "version": 3}),
+        ({"operation": "new", "description": "x"}, {"operation": "create", "label": "human", "description": "x"}),
+        (
+            {"operation": "append", "text": "tea", "version": 3},
+            {"operation": "append", "label": "human", "text": "tea"},
+        ),
+        ({"operation": "append", "text": "tea", "to": "x"}, {"operation": "append", "label": "human", "text": "tea"}),
+        ({"operation": "save", "text": "tea" * 99}, {"operation": "append", "label": "human", "text": "…"}),
+        ({"operation": "undo", "text": "tea", "version": 3}, {"operation": "undo", "label": "human", "version": 3}),
+        (
+            {"operation": "append", "text": "tea", "kind": "trap"},
+            {"operation": "append", "label": "archive", "text": "tea", "kind": "trap"},
+        ),
+        (
+            {"operation": "resolve", "old_text": "e1", "reason": "gone"},
+            {"operation": "resolve", "label": "archive", "old_text": "e1", "reason": "gone"},
+        ),
+        (
+            {"operation": "append", "text": "tea", "edits": [{"text": "milk"}]},
+            {"edits": [{"operation": "append", "label": "human", "text": "milk"}]},
+        ),
+        (
+            {"edits": [{"operation": "replace", "text": "milk"}], "reason": "why"},
+            {
+                "edits": [{"operation": "replace", "label": "human", "old_text": "…", "text": "milk"}],
+                "reason": "why",
+            },
+        ),
+        ({"edits": [{"operation": "undo"}]}, {"operation": "undo", "label": "human"}),
+    ],
+)
+async def test_a_wrong_call_is_answered_with_the_right_one_and_its_own_arguments(
+    tmp_path: Path, memory: ConstellationMemory, arguments: dict[str, object], right: dict[str, object]
+):
+    with pytest.raises(ToolInputError) as caught:
+        await bench_over(tmp_path, memory).prepare(MemoryWrite(), label="human", **arguments)
+    assert str(caught.value).endswith(right_call(**right))
+
+
+def test_the_schema_says_what_each_operation_needs():
+    properties = MemoryWrite.spec.input_schema["properties"]
+    assert isinstance(properties, dict)
+    operation = properties["operation"]
+    assert isinstance(operation, dict)
+    assert operation["description"] == (
+        "append|rewrite|add(text), replace|insert_after(old_text, text), set(field, text), "
+        "move|remove|archive|verify|reopen(old_text), create(description), resolve(old_text, reason), undo|redo, "
+        "rollback(version)"
+    )
 
 
 async def test_a_call_without_an_operation_is_the_only_one_that_it_can_be(tmp_path: Path, memory: ConstellationMemory):

@@ -30,22 +30,47 @@ class OperationRule(Struct, frozen=True):
 
     needs: tuple[str, ...]
     takes: tuple[str, ...] = ()
+    either: tuple[str, ...] = ()
+    """Those of `takes` of which it needs one."""
+    usual: tuple[str, ...] = ()
+    """Those of `takes` that nearly every call has."""
+
+    @property
+    def signature(self) -> str:
+        """The arguments as a model reads them behind the operation, such as `(old_text, text)`; empty for none."""
+        names = ", ".join((*self.needs, *self.usual))
+        return f"({names})" if names else ""
 
 
 OPERATIONS: Mapping[str, OperationRule] = {
     "append": OperationRule(("text",), ("field", "check")),
-    "replace": OperationRule(("old_text",), ("text", "field", "check")),
+    "replace": OperationRule(("old_text",), ("text", "field", "check"), usual=("text",)),
     "insert_after": OperationRule(("old_text", "text"), ("field", "check")),
-    "rewrite": OperationRule((), ("text", "field")),
-    "set": OperationRule((), ("text", "field")),
+    "rewrite": OperationRule((), ("text", "field"), usual=("text",)),
+    "set": OperationRule((), ("text", "field"), either=("field", "text"), usual=("field", "text")),
     "add": OperationRule(("text",), ("field", "to", "check")),
     "move": OperationRule(("old_text",), ("to", "field")),
     "remove": OperationRule(("old_text",), ("field",)),
-    "create": OperationRule((), ("text", "template", "description", "scope")),
+    "create": OperationRule(
+        (), ("text", "template", "description", "scope"), either=("description", "template"), usual=("description",)
+    ),
     "archive": OperationRule(("old_text",), ("check",)),
     "verify": OperationRule(("old_text",), ("check", "field")),
 }
 """Every operation of blocks, in the order that the model reads them."""
+
+EVERY_OPERATION: Mapping[str, OperationRule] = {
+    **OPERATIONS,
+    "resolve": OperationRule(("old_text", "reason")),
+    "reopen": OperationRule(("old_text",)),
+    "undo": OperationRule((), ("version",)),
+    "redo": OperationRule((), ("version",)),
+    "rollback": OperationRule(("version",)),
+}
+"""Every operation of memory_write: those of blocks, of the archive's notes, and those that take a write back."""
+
+OF_ARCHIVE = ("append", "add", "replace", "verify", "resolve", "reopen")
+"""The operations of the archive."""
 
 
 class MemoryBlockView(Struct, frozen=True):
