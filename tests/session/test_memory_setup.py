@@ -44,7 +44,7 @@ async def test_a_block_that_needs_fields_is_created_with_a_text():
         said = await ask(agent, session, "/memory show me")
         assert 'name: Ada "the first"\nrole: --scope shared' in said
         assert "### me (persona" in said
-        assert "*Who.*" in said
+        assert "*Who. Fields: name (text, required" in said
 
 
 async def test_a_label_of_several_words_is_set_up_in_quotes():
