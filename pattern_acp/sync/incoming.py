@@ -157,6 +157,11 @@ class _Following(Arrival):
         first = next((one.write for one in events if one.write is not None), None)
         if first is None or first.get("number") != 1:
             raise BlockCorruptError(key.label, "what was written to it before did not come")
+        if all(one.event.actor == Actor.SYSTEM for one in events if one.write is not None):
+            other = self._at(key)
+            if other and self._state(other)[2]:
+                # What nobody has written to makes way for it there, too.
+                return
         settled = self._settled(key, block_id, cast("int", record.row["created_ms"]))
         self._verbatim(settled, block_id, record)
         self._blocks[block_id] = settled.label
@@ -272,13 +277,16 @@ class _Following(Arrival):
             index_block(self._tx, load_whole(self._tx, key), at_ms=record.at_ms, seq=record.seq)
         self._touched(block.id)
 
+    def _at(self, key: BlockKey) -> str:
+        """The block that has a label here; empty where none has."""
+        row = self._tx.one(OF_CARRY["block_of_label"], {"scope": key.scope, "owner": key.owner, "label": key.label})
+        return "" if row is None else text(row[0])
+
     def _settled(self, key: BlockKey, block_id: str, created_ms: int) -> BlockKey:
         """The key for a block that comes to life here, once whatever has its label there is older or out of its way."""
-        asked = {"scope": key.scope, "owner": key.owner, "label": key.label}
-        other = self._tx.one(OF_CARRY["block_of_label"], asked)
-        if other is None or other[0] == block_id:
+        other_id = self._at(key)
+        if other_id in {"", block_id}:
             return key
-        other_id = text(other[0])
         _, made_ms, is_written = self._state(other_id)
         if not is_written:
             reason = "It makes way for the one of another device."

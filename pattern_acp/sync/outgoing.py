@@ -134,8 +134,10 @@ class _Increment(Export):
         asked = {"after": self._after, "kinds": json.dumps(kinds_of(BLOCK_KINDS))}
         for row in self._tx.all(QUERIES["changed_blocks"], asked):
             block_id, scope, owner, label, deleted, was_told, is_written = row
-            # What the program made and nobody has written to yet is on every device, each time another block.
-            if not integer(is_written) or self._sharing.leaves_out(text(scope), text(owner)):
+            # What the program made and nobody has written to yet is on every device, each time another block. The files
+            # of one machine agree on one before anybody writes to it.
+            is_ours = integer(is_written) or self._sharing.user_only
+            if not is_ours or self._sharing.leaves_out(text(scope), text(owner)):
                 continue
             key = BlockKey(Scope(text(scope)), text(owner), text(label))
             events = self._new_events(text(block_id), self._after if integer(was_told) else 0)

@@ -62,6 +62,25 @@ class Place:
         edit = MemoryEdit(label, operation, text, reason=f"Said in {self.name}.", description="Of a test.")
         await memory.commit(edit, None)
 
+    async def begin(self) -> None:
+        """Have the blocks that every persona begins with, as a first turn does."""
+        memory = ConstellationMemory(
+            self.database,
+            self.owner,
+            clock=self.clock,
+            ids=RandomIds(),
+            peer=self.peer,
+            writer=PERSON,
+            rules=MemoryRules(),
+        )
+        await memory.blocks()
+
+    async def labels(self) -> list[str]:
+        rows = await self.database.read(
+            lambda tx: tx.all("SELECT label FROM blocks WHERE deleted = 0 AND scope = 'persona' ORDER BY label")
+        )
+        return [str(row[0]) for row in rows]
+
     async def forget(self, label: str, passage: str, forgetting: ReplicaForgetting, *targets: str) -> None:
         async def telling() -> object:
             return forgetting.telling(targets)
@@ -120,6 +139,32 @@ async def test_what_the_user_says_in_one_project_is_known_in_another_with_who_sa
         for one in (user, shop, blog):
             assert await one.blame() == {"Likes tea.": "Said in shop.", "Lives in Rome.": "Said in blog."}
             await one.database.read(lambda tx: verify_stream(tx, CONSTELLATION_STREAM))
+
+
+async def test_projects_agree_on_the_blocks_that_all_begin_with_before_anybody_writes_to_them(tmp_path: Path):
+    async with places(tmp_path, "user", "shop", "blog") as (user, shop, blog):
+        for one in (shop, blog, user):
+            await one.begin()
+        for one in (shop, blog):
+            await replicate(one.side, user.side, user.clock)
+        await shop.say("human", "Likes tea.")
+        await blog.say("human", "Lives in Rome.")
+        for one in (shop, blog, shop):
+            await replicate(one.side, user.side, user.clock)
+        for one in (user, shop, blog):
+            assert await one.labels() == ["human", "persona"]
+            assert "tea" in await one.text()
+            assert "Rome" in await one.text()
+
+
+async def test_a_block_that_nobody_wrote_to_makes_way_for_one_that_somebody_did(tmp_path: Path):
+    async with places(tmp_path, "user", "shop") as (user, shop):
+        await user.begin()
+        await shop.say("human", "Likes tea.")
+        await replicate(shop.side, user.side, user.clock)
+        for one in (user, shop):
+            assert await one.labels() == ["human", "persona"]
+            assert await one.text() == "Likes tea."
 
 
 async def test_nothing_of_a_project_is_in_a_byte_of_another_file(tmp_path: Path):

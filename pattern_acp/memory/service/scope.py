@@ -80,13 +80,15 @@ class MemoryRules(Struct, frozen=True):
     """True if the user is asked before the agent changes what the project decided (`memory.review`)."""
 
     def defaults(self, owner: MemoryScope) -> tuple[BlockSpec, ...]:
-        """The blocks that have to exist: none of a persona that the project does not see."""
+        """The blocks that have to exist: none of a persona that the project does not see, or where there is none."""
         specs = [
             replace(spec, key=replace(spec.key, owner=owner.owner_of(spec.key.scope)))
             for spec in default_blocks(owner.persona, owner.project_key)
         ]
-        hidden = self.isolation is Isolation.FULL
-        return tuple(spec for spec in specs if not (hidden and spec.key.scope is Scope.PERSONA))
+        hidden = {Scope.PERSONA} if self.isolation is Isolation.FULL else set[Scope]()
+        if not owner.project_key:
+            hidden.add(Scope.PROJECT)
+        return tuple(spec for spec in specs if spec.key.scope not in hidden)
 
 
 def rules_for(writer: Writer, rules: MemoryRules) -> MemoryRules:
