@@ -36,6 +36,7 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.journal.sessions import PageWanted, SessionPage, get_session, read_page
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.messages import ConnectionClosedError
+from pattern_acp.session.ports import FolderUnusableError
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -44,6 +45,9 @@ MOST_FILES = 200
 
 LOOK_SECONDS = 5.0
 """Longest that such a look takes; what was not reached by then is left out."""
+
+FILE_SECONDS = 1.0
+"""Longest that it takes for one constellation, so that one which is locked does not hide the others."""
 
 AGAIN_SECONDS = 60.0
 """Between two attempts to look after a user's file that cannot be opened."""
@@ -153,31 +157,41 @@ class OpenProjects:
         return None
 
     async def _constellation_of(self, request: object) -> str:
-        found = self._open_in(request)
-        if found is not None:
-            return found
         session_id, cwd = _text_of(request, "session_id"), _text_of(request, "cwd")
-        own = None
+        found, own = self._open_in(request), None
         if cwd and "\0" not in cwd and Path(cwd).is_absolute():
             own = await anyio.to_thread.run_sync(constellation_of_folder, self._process.loaded, cwd)
+            if not await anyio.Path(cwd).is_dir() and not await self._is_made(own):
+                # Nothing can be opened there, and no file is to be made for it; the answer says so.
+                own = None
         open_now = tuple(self._ready())
-        if session_id:
-            places = (self._user, *open_now, *await self._projects()) if own is None else (own, self._user)
+        if session_id and found is None:
+            first = () if own is None else (own,)
             with anyio.move_on_after(LOOK_SECONDS):
-                for name in dict.fromkeys(places):
+                for name in dict.fromkeys((*first, self._user, *open_now, *await self._projects())):
                     if await self._has(name, session_id):
-                        return name
-        return own or next(iter(open_now), self._user)
+                        found = name
+                        break
+        if found is not None and own is not None and found not in {own, self._user}:
+            raise FolderUnusableError(
+                f"The session {session_id[:80]} is of another project than this folder, in the constellation {found}; "
+                "open it in a folder of that project."
+            )
+        return found or own or next(iter(open_now), self._user)
+
+    async def _is_made(self, name: str) -> bool:
+        return await anyio.Path(self._process.using(name).constellation_path).exists()
 
     async def _has(self, name: str, session_id: str) -> bool:
         def read(tx: Transaction) -> bool:
             return get_session(tx, SessionId(session_id)) is not None
 
         try:
-            async with self._reading(name) as database:
-                return database is not None and await database.read(read)
+            with anyio.fail_after(FILE_SECONDS):
+                async with self._reading(name) as database:
+                    return database is not None and await database.read(read)
         except (PatternError, OSError) as error:
-            _LOGGER.warning("The constellation %s could not be searched for a session: %s", name, error)
+            _LOGGER.warning("The constellation %s could not be searched for a session: %s", name, _reason(error))
             return False
 
     @asynccontextmanager
@@ -187,7 +201,7 @@ class OpenProjects:
         path = self._process.using(name).constellation_path
         if serving is not None:
             yield serving.sessions.constellation.database
-        elif await anyio.Path(path).exists():
+        elif await self._is_made(name):
             async with open_for_reading(path, clock=SystemClock()) as database:
                 yield database
         else:
@@ -215,11 +229,12 @@ class OpenProjects:
                 if name == here:
                     continue
                 try:
-                    async with self._reading(name) as database:
-                        if database is not None:
-                            pages.append(await database.read(partial(read_page, wanted=wanted)))
+                    with anyio.fail_after(FILE_SECONDS):
+                        async with self._reading(name) as database:
+                            if database is not None:
+                                pages.append(await database.read(partial(read_page, wanted=wanted)))
                 except (PatternError, OSError) as error:
-                    _LOGGER.warning("Sessions of the constellation %s are not in the list: %s", name, error)
+                    _LOGGER.warning("Sessions of the constellation %s are not in the list: %s", name, _reason(error))
         if scope.cancelled_caught:
             _LOGGER.warning("Sessions of some constellations are not in the list, which took too long.")
         return pages
@@ -251,6 +266,10 @@ async def open_projects(process: Process, dispatcher: Dispatcher) -> AsyncGenera
             yield projects
         finally:
             tasks.cancel_scope.cancel()
+
+
+def _reason(error: PatternError | OSError) -> str:
+    return "It is locked, or too slow now." if isinstance(error, TimeoutError) else str(error)
 
 
 def _text_of(request: object, name: str) -> str:

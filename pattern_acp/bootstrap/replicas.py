@@ -20,10 +20,14 @@ from pattern_acp.bootstrap.constellation_choice import is_per_project, is_replic
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.paths import make_private_directory
 from pattern_acp.db.connection import Database, open_database
-from pattern_acp.db.driver import BUSY_BUDGET_SECONDS
-from pattern_acp.domain.clock import RandomIds, SystemClock
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.journal.writer import CONSTELLATION_STREAM
+from pattern_acp.memory.service.commit import create_defaults
 from pattern_acp.memory.service.forget import Tell
+from pattern_acp.memory.service.scope import PROGRAM, MemoryRules, MemoryScope, WriteContext
+from pattern_acp.memory.store import missing_blocks
+from pattern_acp.memory.templates.loading import NO_TEMPLATES
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.sync.outgoing import newest_event
 from pattern_acp.sync.replica import ReplicaForgetting, Side, is_to_be_forgotten, replicate
@@ -42,6 +46,12 @@ LAST_SECONDS = 0.5
 
 LONGEST_PAUSE_SECONDS = 60.0
 """Between two attempts where the user's file cannot be used."""
+
+MOST_LOOKS = 150
+"""Looks without news, a minute, after which what could not be done in another file is tried again."""
+
+BUSY_SECONDS = 2.0
+"""Longest wait for the lock of another file: the user hears soon that it cannot be used, and the others do not wait."""
 
 KEY_FILE = "replica.key"
 
@@ -82,7 +92,16 @@ async def keep_users_memory(process: Process, shared: Constellation, tasks: Task
         tasks.start_soon(keep_forgetting, process, shared.database, name="forgetting in projects")
         return
     first = anyio.Event()
-    tasks.start_soon(keep_replica, process, shared.database, first, shared.notices.append, name="user's memory")
+
+    async def begin(user: Database) -> None:
+        # One block of each label for all projects, before two of them make one each.
+        owner = MemoryScope(shared.persona.name, "", SessionId(CONSTELLATION_STREAM))
+        now_ms, peer = shared.clock.now_ms(), shared.ids.peer()
+        writing = WriteContext(owner, PROGRAM, MemoryRules(), shared.ids, peer, now_ms, NO_TEMPLATES)
+        if await user.read(lambda tx: missing_blocks(tx, writing.rules.defaults(owner))):
+            await user.write(lambda tx: create_defaults(tx, writing))
+
+    tasks.start_soon(keep_replica, process, shared.database, first, shared.notices.append, begin, name="user's memory")
     with anyio.move_on_after(FIRST_SECONDS):
         await first.wait()
 
@@ -112,15 +131,23 @@ async def exchange_once(process: Process, database: Database, seconds: float) ->
 
 
 async def keep_replica(
-    process: Process, database: Database, first: anyio.Event, tell_user: Callable[[str], None]
+    process: Process,
+    database: Database,
+    first: anyio.Event,
+    tell_user: Callable[[str], None],
+    begin: Callable[[Database], Awaitable[None]],
 ) -> None:
-    """Replicate whenever something is new in either file, until cancelled; `first` is set after the first attempt."""
+    """Replicate whenever something is new in either file, until cancelled; `first` is set after the first attempt.
+
+    `begin` makes what the user's file lacks of the blocks that every persona begins with.
+    """
     pause, said = 1.0, ""
     while True:
         try:
             async with _open_user(process) as user:
                 seen = (-1, -1)
                 try:
+                    await begin(user)
                     while True:
                         seen = await _look(process, database, user)
                         first.set()
@@ -147,16 +174,18 @@ async def keep_replica(
 
 async def keep_forgetting(process: Process, database: Database) -> None:
     """Forget in the projects' constellations what the user's one forgot, until cancelled."""
-    seen = -1
     while True:
-        try:
-            newest = await database.read(newest_event)
-            if newest != seen:
-                await follow_forgettings(process, database)
-                seen = newest
-        except PatternError as error:
-            _LOGGER.warning("What was forgotten is not forgotten in all projects yet: %s", error.sentence)
-        await anyio.sleep(LOOK_SECONDS)
+        seen = -1
+        # What could not be forgotten in one of them is tried again without news.
+        for _ in range(MOST_LOOKS):
+            try:
+                newest = await database.read(newest_event)
+                if newest != seen:
+                    await follow_forgettings(process, database)
+                    seen = newest
+            except PatternError as error:
+                _LOGGER.warning("What was forgotten is not forgotten in all projects yet: %s", error.sentence)
+            await anyio.sleep(LOOK_SECONDS)
 
 
 async def _look(process: Process, database: Database, user: Database) -> tuple[int, int]:
@@ -180,7 +209,8 @@ async def _look_last(process: Process, database: Database, user: Database, seen:
 
 
 async def _until_news(database: Database, user: Database, seen: tuple[int, int]) -> None:
-    while True:
+    # What could not be forgotten in a third file is tried again without news.
+    for _ in range(MOST_LOOKS):
         await anyio.sleep(LOOK_SECONDS)
         if (await database.read(newest_event), await user.read(newest_event)) != seen:
             return
@@ -228,7 +258,7 @@ async def _forgetting_of(process: Process) -> ReplicaForgetting:
 
     def reach(name: str) -> AbstractAsyncContextManager[Database] | None:
         path = process.loaded.paths.constellation_path(name)
-        return open_database(path, clock=SystemClock()) if path.exists() else None
+        return open_database(path, clock=SystemClock(), busy_seconds=BUSY_SECONDS) if path.exists() else None
 
     return ReplicaForgetting(key, reach, SystemClock(), RandomIds())
 
@@ -236,8 +266,7 @@ async def _forgetting_of(process: Process) -> ReplicaForgetting:
 @asynccontextmanager
 async def _open_user(process: Process) -> AsyncGenerator[Database, None]:
     path = process.using(process.loaded.settings.constellation.name).constellation_path
-    busy_seconds = BUSY_BUDGET_SECONDS if process.busy_seconds is None else process.busy_seconds
-    async with open_database(path, clock=SystemClock(), busy_seconds=busy_seconds) as user:
+    async with open_database(path, clock=SystemClock(), busy_seconds=BUSY_SECONDS) as user:
         yield user
 
 

@@ -1,7 +1,9 @@
 """A constellation for each project, with real processes: what is separate, and what the user has in all of them."""
 
 import json
+import sqlite3
 import subprocess
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -148,6 +150,59 @@ async def test_a_damaged_file_of_the_user_leaves_the_project_usable_and_is_named
         await agent.editor.prompt(new, "/remember NINJA builds it.")
         assert "NINJA" in await said(agent, new, "/memory show project")
         assert "Your own memory cannot be" not in await said(agent, new, "hello again")
+
+
+async def test_a_locked_file_of_the_user_is_named_and_hides_no_session_of_a_project(tmp_path: Path):
+    home = home_of(tmp_path)
+    shop, blog = repository(tmp_path / "shop"), repository(tmp_path / "blog")
+    async with running_process(Launch(home)) as agent:
+        ids = [await agent.editor.open_session(str(folder)) for folder in (shop, blog)]
+        for one in ids:
+            await agent.editor.prompt(one, "hello")
+    with closing(sqlite3.connect(folder_of(home, "default") / "constellation.db", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = exclusive")
+        other.execute("BEGIN EXCLUSIVE")
+        async with running_process(Launch(home)) as agent:
+            new = await agent.editor.open_session(str(shop))
+            assert set(await ids_listed(agent)) == set(ids)
+            with anyio.fail_after(60):
+                while "Your own memory cannot be" not in await said(agent, new, "hello"):
+                    pass
+
+
+async def test_a_folder_that_is_not_there_gets_no_file_of_its_own(tmp_path: Path):
+    home, shop = home_of(tmp_path), repository(tmp_path / "shop")
+    async with running_process(Launch(home)) as agent:
+        session = await agent.editor.open_session(str(shop))
+        for method, more in (("session/new", {}), ("session/load", {"sessionId": session})):
+            with pytest.raises(RemoteError, match="existing folder"):
+                await agent.editor.request(method, {"cwd": str(tmp_path / "typo"), "mcpServers": [], **more})
+        assert await ids_listed(agent, cwd=str(tmp_path / "typo")) == []
+    assert not list((home / "constellations").glob("default.typo-*"))
+
+
+async def test_a_session_is_not_opened_in_the_folder_of_another_project(tmp_path: Path):
+    home = home_of(tmp_path)
+    shop, blog = repository(tmp_path / "shop"), repository(tmp_path / "blog")
+    async with running_process(Launch(home)) as agent:
+        session = await agent.editor.open_session(str(shop))
+        await agent.editor.prompt(session, "hello")
+        for _ in ("open", "closed"):
+            with pytest.raises(RemoteError, match="of another project than this folder"):
+                await agent.editor.request("session/load", {"sessionId": session, "cwd": str(blog), "mcpServers": []})
+            await agent.editor.request("session/close", {"sessionId": session})
+
+
+async def test_the_first_words_about_the_user_in_several_projects_at_once_are_in_one_block(tmp_path: Path):
+    home = home_of(tmp_path)
+    async with running_process(Launch(home)) as agent:
+        ids = [await agent.editor.open_session(str(repository(tmp_path / name))) for name in ("shop", "blog", "zoo")]
+        async with anyio.create_task_group() as tasks:
+            for number, one in enumerate(ids):
+                tasks.start_soon(agent.editor.prompt, one, f"/remember me: USERS-WORD-{number}.")
+        for one in ids:
+            for number in range(3):
+                await until_recalled(agent, one, f"USERS-WORD-{number}")
 
 
 async def test_a_process_that_is_killed_while_it_replicates_loses_nothing(tmp_path: Path):
