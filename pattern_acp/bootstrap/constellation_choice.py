@@ -16,6 +16,9 @@ _DIGITS = 12
 _LONGEST = 23
 """Characters that the name of the user's constellation and that of the project have at most in the name of both."""
 
+_NAMED = 20
+"""Most constellations that a note names."""
+
 _OTHER = late_pattern(r"[^a-z0-9]+")
 
 
@@ -82,6 +85,22 @@ def project_constellations(loaded: Loaded) -> tuple[str, ...]:
     folder = loaded.paths.data / "constellations"
     found = folder.iterdir() if is_per_project(loaded) and folder.is_dir() else ()
     return tuple(sorted(one.name for one in found if name.fullmatch(one.name)))
+
+
+def note_of_others(process: Process) -> str:
+    """A sentence that names the constellations beside the one that a command was about; empty where it is the only one.
+
+    Blocking, as `project_constellations`.
+    """
+    names = (process.loaded.settings.constellation.name, *project_constellations(process.loaded))
+    others = [name for name in names if name != process.constellation]
+    if not others or not is_per_project(process.loaded):
+        return ""
+    more = f", and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return (
+        f"This is of {process.constellation}. There are also {', '.join(others[:_NAMED])}{more}: --constellation NAME "
+        "uses one of them."
+    )
 
 
 def _beginning(name: str) -> str:

@@ -288,6 +288,7 @@ async def diagnose(
         await _sandbox(process),
     ]
     findings += await _database_findings(process, database)
+    findings += await _users_memory(process)
     path = process.constellation_path
     findings += await anyio.to_thread.run_sync(partial(check_environment, path, now_ms=SystemClock().now_ms()))
     findings += await anyio.to_thread.run_sync(_worker_folders)
@@ -349,18 +350,31 @@ def _server_token(process: Process) -> list[Finding]:
     return [_permissions("Token of the server", token.path)]
 
 
-def _users_file(process: Process) -> dict[str, Path]:
+async def _users_memory(process: Process) -> list[Finding]:
     """The file of the user's own memory, where it is another one than that of the project."""
     if not is_replica(process):
-        return {}
-    return {"Your own memory": process.using(process.loaded.settings.constellation.name).constellation_path}
+        return []
+    name = process.loaded.settings.constellation.name
+    path = process.using(name).constellation_path
+    if not path.exists():
+        return [_permissions("Your own memory", path)]
+    try:
+        async with _opened(path, None) as opened:
+            problems = await opened.read(quick_check)
+    except DatabaseError as error:
+        remedy = f"The sentence above says what to do; its commands are of this file with --constellation {name}."
+        return [Finding("Your own memory", Health.BROKEN, error.sentence, remedy, code=error.failure_code)]
+    if problems:
+        remedy = f"Close every window, then run: pattern-acp --constellation {name} restore --latest"
+        detail = f"{path}: {'; '.join(problems[:3])}"
+        return [Finding("Your own memory", Health.BROKEN, detail, remedy, code="database.corrupt")]
+    return [_permissions("Your own memory", path)]
 
 
 def _files(process: Process) -> list[Finding]:
     paths = process.loaded.paths
     named = {
         "Constellation file": process.constellation_path,
-        **_users_file(process),
         "Configuration": paths.config_file,
         "Log": paths.log_file,
         "Cache": paths.cache,

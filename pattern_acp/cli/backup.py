@@ -7,7 +7,7 @@ import anyio
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_OK, BackUp, Restore, Sweep
-from pattern_acp.cli.command_runner import show_answer, write_segments
+from pattern_acp.cli.command_runner import name_others, show_answer, write_segments
 from pattern_acp.cli.output import OutputClosed
 from pattern_acp.commands.document import Column, Paragraph, ShownFacts, Table, columns
 from pattern_acp.domain.canonical import Json, JsonObject
@@ -36,6 +36,8 @@ def run_backup(arguments: BackUp, process: Process) -> int:
         result = ShownFacts(_as_json(made), (said,))
     with suppress(OutputClosed):
         show_answer(result, process, as_json=arguments.json)
+        if not arguments.json:
+            name_others(process)
     return EXIT_OK
 
 

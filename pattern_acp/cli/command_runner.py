@@ -14,7 +14,7 @@ from pkgutil import resolve_name
 
 import anyio
 
-from pattern_acp.bootstrap.constellation_choice import is_per_project, process_of_command
+from pattern_acp.bootstrap.constellation_choice import is_per_project, note_of_others, process_of_command
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.command_table import GROUPS
@@ -62,13 +62,26 @@ def run_call(arguments: TypedCommand, process: Process) -> int:
             result = resolve_name(group.without)(arguments)
         if isinstance(result, int):
             return result
-        return show_result(result, arguments, process)
+        code = show_result(result, arguments, process)
     except MissingSessionError as error:
         raise unknown_session(error) from error
     except OutputClosed:
         return EXIT_OK
     except KeyboardInterrupt:
         return EXIT_CANCELLED
+    if group.name == "sessions" and command.name == "list" and arguments.shared["everywhere"] and not arguments.json:
+        name_others(process)
+    return code
+
+
+def name_others(process: Process) -> None:
+    """Write to stderr which constellations there are beside the one that a command was about, if there are any.
+
+    Raises:
+        OSError: the folder of constellations cannot be looked at.
+    """
+    if note := note_of_others(process):
+        write_error(note)
 
 
 def unknown_session(error: MissingSessionError) -> PatternError:

@@ -110,8 +110,27 @@ def test_doctor_names_the_file_of_the_folder_and_that_of_the_users_memory(termin
 def test_a_backup_is_of_the_file_of_the_folder(terminal: Terminal):
     terminal.note("shop", "build", "Build with ninja.", "project")
     out = terminal.folder / "copy.db"
-    terminal.run("shop", "backup", "-o", str(out))
+    assert "There are also default:" in terminal.run("shop", "backup", "-o", str(out))
     assert b"ninja" in out.read_bytes()
+
+
+@pytest.mark.parametrize("words", [("backup", "--list"), ("sessions", "list", "--all")])
+def test_what_is_of_one_file_alone_names_the_others(terminal: Terminal, words: tuple[str, ...]):
+    terminal.note("shop", "build", "Build with ninja.", "project")
+    assert "There are also default:" in terminal.run("shop", *words)
+    terminal.note("blog", "build", "Build with hugo.", "project")
+    assert f"There are also default, {terminal.path('blog').parent.name}:" in terminal.run("shop", *words)
+    assert "There are also" not in terminal.run("shop", "--constellation", "default", *words)
+
+
+def test_doctor_in_a_project_says_that_the_file_of_the_users_memory_is_damaged(terminal: Terminal):
+    terminal.note("shop", "build", "Build with ninja.", "project")
+    terminal.process().constellation_path.write_bytes(b"x" * 4096)
+    code, text = terminal.tried("shop", "doctor", "--json")
+    found = {one["name"]: one for one in json.loads(text)["findings"]}
+    assert code == 1
+    assert "damaged" in found["Your own memory"]["detail"]
+    assert found["Constellation file"]["health"] == "ok"
 
 
 def test_a_server_asks_for_the_constellation_that_it_serves(terminal: Terminal):
