@@ -43,9 +43,8 @@ from pattern_acp.domain.tool_calls import ImageContent, TerminalContent, TextCon
 from pattern_acp.journal.events import Event, ToolCallFinished, ToolCallStarted, TurnStarted
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.messages import ConnectionClosedError, InvalidResultError, ProtocolError, RemoteError
-from pattern_acp.mcp_servers.catalogue import ServerError
-from pattern_acp.mcp_servers.logins import Heard
-from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, UserContact, UserQuestion
+from pattern_acp.mcp_servers.catalogue import Heard, ServerError
+from pattern_acp.policy.decision import ApprovalRequest, PermissionAnswer, UserContact, UserQuestion
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODE_OPTION, Option
 from pattern_acp.session.ports import ClientDescription
@@ -646,7 +645,7 @@ class ClientServers:
         self._heard: dict[tuple[str, str], Heard] = {}
 
     async def ask(self, server_id: str, method: str, params: JsonObject, heard: Heard, /) -> JsonObject:
-        """See `mcp_servers.logins.AskClient`."""
+        """See `mcp_servers.catalogue.AskClient`."""
         self._last_id += 1
         request_id = str(self._last_id)
         asked = {"serverId": server_id, "requestId": request_id, "method": method, "params": params}

@@ -38,7 +38,7 @@ from pattern_acp.workspace.errors import (
 )
 from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines, TextStore
 from pattern_acp.workspace.line_windows import lines_within
-from pattern_acp.workspace.local_files import LocalFileSystem
+from pattern_acp.workspace.local_files import LocalFileSystem, UnfinishedWrites
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.shell import (
     UNATTENDED_VARIABLES,
@@ -51,7 +51,6 @@ from pattern_acp.workspace.shell import (
     shell_program,
 )
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand, Terminal
-from pattern_acp.workspace.unfinished_writes import UnfinishedWrites
 
 T = TypeVar("T")
 

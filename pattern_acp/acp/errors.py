@@ -20,7 +20,7 @@ from pattern_acp.jsonrpc.messages import (
     RemoteError,
     RpcError,
 )
-from pattern_acp.providers.errors import ProviderAuthError
+from pattern_acp.providers.http_errors import ProviderAuthError
 from pattern_acp.session.ports import CredentialsError, UnknownSessionError
 
 CODES: tuple[tuple[type[PatternError], int], ...] = (

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import anyio
 
 from pattern_acp.domain.clock import SessionId
-from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, UserContact, UserQuestion
+from pattern_acp.policy.decision import ApprovalRequest, PermissionAnswer, UserContact, UserQuestion
 
 T = TypeVar("T")
 

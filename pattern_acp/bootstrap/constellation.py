@@ -29,7 +29,7 @@ from pattern_acp.tools.registry import default_tools
 from pattern_acp.workspace.shell import machine_of
 
 if TYPE_CHECKING:
-    from pattern_acp.web.searching import WebSearcher
+    from pattern_acp.web import WebSearcher
 
 TEMPLATES = "templates"
 """Folder beside `config.toml` in which a user may keep templates of memory blocks, one TOML file each."""
@@ -95,7 +95,7 @@ def open_searcher(settings: SearchSettings, environ: Mapping[str, str], keys: Ke
     if settings.provider == "off":
         return None
     # Late: most users set up no search.
-    from pattern_acp.web.searching import WebSearcher, key_owner, what_is_missing
+    from pattern_acp.web import WebSearcher, key_owner, what_is_missing
 
     owner = key_owner(settings.provider, environ)
     if what_is_missing(settings, has_key=owner is not None and bool(keys.used(owner))):
@@ -111,7 +111,7 @@ def _persona_folders(config: Path) -> tuple[Path, ...]:
 def digest_agreed_to(database: Database, root: str) -> str:
     """The digest of a folder or bundle that the user agreed to, empty without one; for worker threads alone."""
     # Late: most users have no bundles.
-    from pattern_acp.trust.records import load_agreement
+    from pattern_acp.trust import load_agreement
 
     def read(tx: Transaction) -> str:
         agreement = load_agreement(tx, root)

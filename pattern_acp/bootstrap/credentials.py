@@ -21,9 +21,9 @@ from pattern_acp.credentials.store import SERVER_PREFIX, SYNC_KEY, CredentialSto
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import ProviderError, SignInError
-from pattern_acp.mcp_servers.logins import LOGIN_PREFIX, Login, Redirects
+from pattern_acp.mcp_servers.catalogue import LOGIN_PREFIX, Login, Redirects
 from pattern_acp.providers.endpoints import HttpRequest
-from pattern_acp.providers.errors import ProviderAuthError, ProviderConnectionError
+from pattern_acp.providers.http_errors import ProviderAuthError, ProviderConnectionError
 
 if TYPE_CHECKING:
     # At run time when a provider at that cloud is asked for the first time.
@@ -68,7 +68,7 @@ class KeysOfPerson:
         return _with_key(settings, key)
 
     async def search_key(self, owner: ProviderSettings | None) -> str:
-        """Return the key of a vendor of web search, as `web.searching.key_owner` names it.
+        """Return the key of a vendor of web search, as `web.pages.key_owner` names it.
 
         Raises:
             PageFailedError: the stored one cannot be obtained.
@@ -76,7 +76,7 @@ class KeysOfPerson:
         try:
             key = await self.stored.key(owner) if owner is not None else None
         except SignInError as error:
-            from pattern_acp.web.pages import PageFailedError
+            from pattern_acp.web import PageFailedError
 
             raise PageFailedError(error.sentence) from error
         if key is not None:
@@ -126,7 +126,7 @@ class KeysOfPerson:
 
 
 class StoredLogins:
-    """`mcp_servers.logins.Logins` in the user's store of credentials."""
+    """`mcp_servers.catalogue.Logins` in the user's store of credentials."""
 
     def __init__(self, process: Process, *, in_file: bool = False, browser: bool = True) -> None:
         self._directory = process.loaded.paths.data

@@ -26,7 +26,7 @@ from pattern_acp.bootstrap.constellation_choice import is_replica
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import MODELS, choose_embedder
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.codemap.grammars import LANGUAGES, absent_grammars
+from pattern_acp.codemap.model import LANGUAGES, absent_grammars
 from pattern_acp.commands.document import Column, Heading, Paragraph, Part, Result, Table, columns
 from pattern_acp.config.keys import KEYS
 from pattern_acp.config.load import known_secrets
@@ -88,7 +88,7 @@ def web_search_finding(settings: SearchSettings, environ: Mapping[str, str], key
     name = settings.provider
     if name == "off":
         return Finding("Web search", Health.OK, "off; search.provider in config.toml names who is asked")
-    from pattern_acp.web.searching import key_owner, what_is_missing
+    from pattern_acp.web import key_owner, what_is_missing
 
     owner = key_owner(name, environ)
     source = keys.used(owner) if owner is not None else ""

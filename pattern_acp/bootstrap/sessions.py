@@ -34,11 +34,11 @@ from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.hooks.runner import HookRunner
+from pattern_acp.hooks import HookRunner
 from pattern_acp.journal.leases import host_name, is_running, own_start_mark, this_process
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
+from pattern_acp.mcp_servers.catalogue import Logins
 from pattern_acp.mcp_servers.host import ServerHost
-from pattern_acp.mcp_servers.logins import Logins
 from pattern_acp.processes.confinement import Confinement
 from pattern_acp.processes.groups import ChildProgramPorts
 from pattern_acp.providers.registry import Providers
@@ -47,8 +47,8 @@ from pattern_acp.session.registry import Sessions
 from pattern_acp.session.session_conflict import keep_leases, release_leases, watch_leases
 from pattern_acp.workspace.folder_changes import FolderChanges
 from pattern_acp.workspace.git_status import GitStatus, git_status
+from pattern_acp.workspace.local_files import FOLDER, UnfinishedWrites
 from pattern_acp.workspace.shell import hidden_names, shell_command
-from pattern_acp.workspace.unfinished_writes import FOLDER, UnfinishedWrites
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers

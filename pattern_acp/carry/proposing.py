@@ -31,7 +31,7 @@ from pattern_acp.domain.paths import absolute_path
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
-from pattern_acp.policy.approver import UserQuestion
+from pattern_acp.policy.decision import UserQuestion
 from pattern_acp.session.stored import project_of_folder
 from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS

@@ -30,7 +30,7 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock, local_minute, utc_second
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.endpoints import sent_openly
-from pattern_acp.web.searching import VENDORS, key_owner
+from pattern_acp.web import VENDORS, key_owner
 
 CHUNK_BYTES = 4096
 """A terminal gives a line at most at a time; none is longer than this on Linux."""
@@ -227,8 +227,8 @@ def _read_key(provider: ProviderSettings) -> str:
 async def _check(provider: ProviderSettings, keys: KeysOfPerson) -> int:
     """Ask the provider for its models; an answer that refuses the key is reported, anything else is no fault of it."""
     from pattern_acp.providers.discovery import fetch_models
-    from pattern_acp.providers.errors import ProviderAuthError
     from pattern_acp.providers.http import Deadlines, HttpClient
+    from pattern_acp.providers.http_errors import ProviderAuthError
 
     http = HttpClient(Deadlines(), SystemClock())
     try:

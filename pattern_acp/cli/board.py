@@ -1,11 +1,12 @@
-"""`pattern-acp board`: the open sessions, once or live.
+"""`pattern-acp board` and `jobs`: the open sessions, once or live; jobs of all sessions, and their receipts.
 
-Owns: when the board is read again. Must not know: how it is read (`tasks.claims`).
+Owns: when the board is read again; each verb of jobs and what it answers. Must not know: how the board is read
+(`tasks.claims`), or how a job is worked on (`/job` does).
 """
 
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -15,12 +16,17 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import constellation_path
 from pattern_acp.cli.output import write_json, write_line, write_screen
 from pattern_acp.cli.rendering import coloured, lines_of, plain
-from pattern_acp.commands.board import Board
-from pattern_acp.commands.document import Result
+from pattern_acp.commands.board import Board, JobList, newest_jobs
+from pattern_acp.commands.document import Paragraph, Part, Result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
 from pattern_acp.domain.clock import Clock, SystemClock
+from pattern_acp.jobs import store
+from pattern_acp.jobs.checking import JobReport, verify_jobs
+from pattern_acp.jobs.errors import JobNotFoundError
+from pattern_acp.jobs.showing import quote_text, receipt_text
+from pattern_acp.journal.job_events import JobQuoted, JobSettled
 from pattern_acp.tasks.claims import read_board
 
 LOOK_SECONDS = 0.25
@@ -106,3 +112,89 @@ def _show(board: Board, text: str, desk: BoardDesk, *, first: bool) -> None:
 
 async def _pause() -> None:
     await anyio.sleep(LOOK_SECONDS)
+
+
+class JobDesk(Struct, frozen=True):
+    """Dependencies of every verb."""
+
+    database: Database
+
+
+@asynccontextmanager
+async def open_jobs(call: TypedCommand, process: Process) -> AsyncGenerator[JobDesk, None]:
+    """Open the services of the verbs.
+
+    Raises:
+        DatabaseError: the constellation cannot be used.
+    """
+    del call
+    async with open_for_reading(constellation_path(process), clock=SystemClock()) as database:
+        yield JobDesk(database)
+
+
+class JobView(Result, frozen=True):
+    """One job: its quotes, and its receipt once it is over."""
+
+    quoted: JobQuoted
+    receipt: JobSettled | None
+    text: str
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """The same in words."""
+        return (Paragraph(self.text),)
+
+
+class JobsChecked(Result, frozen=True):
+    """The result of checking jobs."""
+
+    jobs: tuple[JobReport, ...]
+    sound: bool = True
+
+    @property
+    def document(self) -> Sequence[Part]:
+        """A sentence for each problem, or one for all."""
+        wrong = [f"Job {job.number}: {problem}." for job in self.jobs for problem in job.problems]
+        if wrong:
+            return tuple(Paragraph(sentence) for sentence in wrong)
+        return (Paragraph(f"{len(self.jobs)} checked: rows, holds and receipts are what was recorded."),)
+
+    @property
+    def is_failure(self) -> bool:
+        """True when something is not what was recorded."""
+        return not self.sound
+
+
+async def list_jobs(desk: JobDesk) -> JobList:
+    """List the newest jobs."""
+    return await desk.database.read(newest_jobs)
+
+
+async def show(desk: JobDesk, number: int) -> JobView:
+    """Show the terms and quotes of a job, and its receipt."""
+    return await desk.database.read(lambda tx: _shown(tx, number, both=True))
+
+
+async def receipt(desk: JobDesk, number: int) -> JobView:
+    """Show the receipt of a job that is over."""
+    return await desk.database.read(lambda tx: _shown(tx, number, both=False))
+
+
+def _shown(tx: Transaction, number: int, *, both: bool) -> JobView:
+    row = store.job_numbered(tx, number)
+    quoted = store.quoted_of(tx, row)
+    settled = next((one.event for one in store.events_of_job(tx, row) if isinstance(one.event, JobSettled)), None)
+    written = receipt_text(row, quoted, settled) if settled is not None else f"Job {number} is {row.state.value}."
+    return JobView(quoted, settled, f"{quote_text(quoted)}\n\n{written}" if both else written)
+
+
+async def verify(desk: JobDesk, number: int | None) -> JobsChecked:
+    """Check one job, or all.
+
+    Raises:
+        JobNotFoundError: there is no job of the number.
+    """
+    found = await desk.database.read(lambda tx: verify_jobs(tx, number))
+    if number is not None and not found:
+        raise JobNotFoundError(number)
+    return JobsChecked(found, not any(job.problems for job in found))

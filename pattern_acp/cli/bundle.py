@@ -33,7 +33,7 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.session.trust import decide_trust
-from pattern_acp.trust.records import Agreement, count_parts, describe_changes, describe_parts, load_agreement
+from pattern_acp.trust import Agreement, count_parts, describe_changes, describe_parts, load_agreement
 from pattern_acp.workspace.git import git_facts
 
 SHOWN_IDENTITY = 12

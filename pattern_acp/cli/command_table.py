@@ -322,7 +322,7 @@ DEFINITIONS = Group(
     opens="pattern_acp.cli.definitions:open_definitions",
 )
 
-_JOBS = "pattern_acp.cli.jobs:"
+_JOBS = "pattern_acp.cli.board:"
 _JOB = Parameter("number", "its number", Kind.NUMBER, "N", required=True, ask="which job, by its number")
 
 JOBS = Group(
@@ -346,7 +346,7 @@ JOBS = Group(
     default="list",
     words="list | show N | receipt N | verify [N]",
     unknown="jobs takes list, show, receipt or verify.",
-    opens="pattern_acp.cli.jobs:open_jobs",
+    opens="pattern_acp.cli.board:open_jobs",
 )
 
 _ONE_PROVIDER = "auth takes one provider; a key is read from the terminal or from stdin."

@@ -17,7 +17,7 @@ from pattern_acp.commands.document import Column, Fence, Heading, Paragraph, Par
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.context.instructions import BUILT_IN, NOWHERE, load_persona
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
-from pattern_acp.definitions.sources import (
+from pattern_acp.definitions.identity import (
     KeptSource,
     ListedSource,
     SourceDamagedError,

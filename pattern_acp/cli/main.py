@@ -48,7 +48,7 @@ RUNNERS: dict[type[InTerminal], str] = {
     Mcp: "pattern_acp.cli.mcp:run_mcp",
     BackUp: "pattern_acp.cli.backup:run_backup",
     Chat: "pattern_acp.cli.chat:run_chat",
-    Doctor: "pattern_acp.cli.doctor:run_doctor",
+    Doctor: "pattern_acp.cli.setup:run_doctor",
     Journal: "pattern_acp.cli.journal:run_journal",
     TypedCommand: "pattern_acp.cli.command_runner:run_call",
     Policy: "pattern_acp.cli.policy:run_policy",

@@ -16,7 +16,7 @@ from pattern_acp.config.providers import show_url
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import local_minute, utc_second
-from pattern_acp.mcp_servers.logins import LOGIN_PREFIX, can_login, login_key
+from pattern_acp.mcp_servers.catalogue import LOGIN_PREFIX, can_login, login_key
 
 
 def run_mcp(arguments: Mcp, process: Process) -> int:

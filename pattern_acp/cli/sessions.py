@@ -168,8 +168,8 @@ async def adopt(desk: TerminalDesk, session: str) -> Result:
         raise MissingSessionError(session)
     from pattern_acp.bootstrap.constellation import PERSONAS
     from pattern_acp.context.instructions import known_personas
+    from pattern_acp.definitions.identity import drop_damaged_sources, encoded, keep_source
     from pattern_acp.definitions.personas import is_typed
-    from pattern_acp.definitions.sources import drop_damaged_sources, encoded, keep_source
     from pattern_acp.journal import leases
     from pattern_acp.journal.writer import append
 
@@ -252,8 +252,8 @@ def _transcript(row: store.SessionRow) -> "Transcript":
     from rich.rule import Rule
     from rich.text import Text
 
+    from pattern_acp.cli.chat.events import SessionInfo
     from pattern_acp.cli.chat.output import reading_stage
-    from pattern_acp.cli.chat.session_info import SessionInfo
     from pattern_acp.cli.chat.transcript import Transcript
 
     stage = reading_stage()

@@ -1,4 +1,4 @@
-"""`pattern-acp setup`: a provider with its key, the editors of this machine, and what the doctor says then.
+"""`pattern-acp setup`: a provider with its key, the editors of this machine, and what the doctor says; `doctor`.
 
 Owns: the questions, in order, what is written after each answer, and the place of each editor's configuration. Must not
 know: how a key is stored (cli/auth.py). Without a terminal it asks nothing and writes nothing, unless `--yes` answers.
@@ -10,26 +10,30 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.diagnosis import diagnose
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Auth, Doctor, Setup
 from pattern_acp.cli.auth import run_auth
-from pattern_acp.cli.doctor import run_doctor
+from pattern_acp.cli.command_runner import show_answer
 from pattern_acp.cli.output import OutputClosed, printable, write_line, write_sentence
 from pattern_acp.cli.rendering import show_parts
 from pattern_acp.commands.document import Diff
 from pattern_acp.config.providers import SHOWN_NAMES
 from pattern_acp.config.settings import HTTP_WIRES, ProviderSettings
 from pattern_acp.domain.canonical import Json
+from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError, WorkspaceError
-from pattern_acp.recovery.checks import Health
+from pattern_acp.recovery.checks import Health, repair
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.local_files import LocalFileSystem
 
@@ -460,3 +464,22 @@ def own_command() -> Sequence[str]:
         if (folder / name).is_file():
             return (str(folder / name), "acp")
     return (sys.executable, "-m", "pattern_acp", "acp")
+
+
+def run_doctor(arguments: Doctor, process: Process) -> int:
+    """Print the diagnosis of a session in this directory; 1 when something that is needed is broken."""
+    here = in_folder(process, Path.cwd())
+    look = partial(diagnose, here, thorough=arguments.verify)
+    diagnosis = anyio.run(look)
+    if arguments.repair:
+        path = here.constellation_path
+        done = repair(path, diagnosis.findings, now_ms=SystemClock().now_ms())
+        diagnosis = replace(anyio.run(look) if done else diagnosis, repaired=tuple(done))
+    with suppress(OutputClosed):  # `head` has seen enough; the exit code still tells
+        show_answer(replace(diagnosis, whole=arguments.all), process, as_json=arguments.json)
+    return EXIT_OK if diagnosis.is_usable else EXIT_ERROR
+
+
+def in_folder(process: Process, folder: Path) -> Process:
+    """`process` with the settings that a session in `folder` has: those of the project's file count too."""
+    return replace(process, loaded=process.load_project(str(folder)))

@@ -20,7 +20,7 @@ from pattern_acp.cli.policy import run_policy
 from pattern_acp.config.settings import Flags
 
 if TYPE_CHECKING:
-    from pattern_acp.cli.chat.turns import Turns
+    from pattern_acp.cli.chat.interactive import Turns
 
 _SETTINGS = ("PATTERN_ACP_CONSTELLATION", "PATTERN_ACP_MODE", "PATTERN_ACP_SCRIPT")
 """Variables of the user that would change what the tour shows."""

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from msgspec import Struct, field
 
-from pattern_acp.codemap.grammars import load_grammar
-from pattern_acp.codemap.model import ReferenceKind, SymbolKind
+from pattern_acp.codemap.model import ReferenceKind, SymbolKind, load_grammar
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -22,8 +22,16 @@ from anyio import BrokenWorkerProcess
 from msgspec import Struct
 
 from pattern_acp.codemap.extract import read_source
-from pattern_acp.codemap.grammars import GrammarMissingError, header_language, language_of
-from pattern_acp.codemap.model import Freshness, IndexProgress, ListedFile, Stamp, stamp_of
+from pattern_acp.codemap.model import (
+    Freshness,
+    GrammarMissingError,
+    IndexProgress,
+    ListedFile,
+    Stamp,
+    header_language,
+    language_of,
+    stamp_of,
+)
 from pattern_acp.codemap.recording import ParsedFile, record_files, resolve_again
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.connection import Database

@@ -1,12 +1,19 @@
-"""Queries of the index for questions only, and comparison of names and paths.
+"""Search for a symbol or file by name, and queries of the index for the other questions.
 
-Owns: the statements behind find, brief, callers and impact. Must not know: how answers are ranked or worded.
+Owns: the forms of a query, the order of matches (exact names, then paths, then similar ones), comparing names, and the
+statements behind brief, callers and impact. Must not know: how an answer is worded, or who may see which file beyond
+the test that the caller passes.
 """
 
+import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
 
+from msgspec import Struct
+
+from pattern_acp.codemap import store
 from pattern_acp.codemap.model import FileRecord, Import, Symbol
 from pattern_acp.codemap.store import (
     FILES,
@@ -18,6 +25,293 @@ from pattern_acp.codemap.store import (
 )
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.transaction import Transaction
+
+CANDIDATES = 2_000
+"""Limit on symbols from one way of matching; beyond it, the number of further ones is not exact."""
+
+FUZZY_BESIDE_EXACT = 5
+"""Similar symbols that are shown beside exact ones: more would bury them."""
+
+TYPO_CUTOFF = 0.75
+"""Similarity (difflib's ratio) from which a name counts as a typo."""
+
+FILE_KIND = "file"
+"""The kind for files in a query, beside `model.SymbolKind`."""
+
+_DEFINING = ("class", "interface", "function", "type", "enum", "macro", "module", "method", "constant")
+"""Kinds in the order in which users look for them; others come last."""
+
+
+class Match(IntEnum):
+    """Ways to match a query, best first."""
+
+    EXACT = 0
+    EXACT_BUT_CASE = 1
+    WHOLE_PATH = 2
+    """The file's path from the root of the workspace."""
+    PATH = 3
+    START = 4
+    WORDS = 5
+    WORDS_AND_PATH = 6
+    """Some words are in the name, the others in its path or class."""
+    PART = 7
+    PATH_PART = 8
+    TYPO = 9
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether the name itself matched, or the whole path."""
+        return self <= Match.WHOLE_PATH
+
+    @property
+    def is_fuzzy(self) -> bool:
+        """Return whether it is merely similar."""
+        return self >= Match.START
+
+
+class SymbolHit(Struct, frozen=True):
+    """One match: a symbol, or a file if `symbol` is None."""
+
+    match: Match
+    path: str
+    is_test: bool
+    symbol: Symbol | None = None
+
+
+class FindAnswer(Struct, frozen=True):
+    """Matches, best first, and the number of further ones; `more_is_exact` is False when that is a lower bound."""
+
+    hits: tuple[SymbolHit, ...]
+    more: int = 0
+    more_is_exact: bool = True
+
+
+class FindQuery(Struct, frozen=True):
+    """A query. `kinds` are of `model.SymbolKind` or `file`, none for all; `under` is a folder with a final slash."""
+
+    text: str
+    kinds: frozenset[str] = frozenset()
+    under: str = ""
+    limit: int = 20
+
+
+def find(tx: Transaction, query: FindQuery, *, may_show: Callable[[str], bool]) -> FindAnswer:
+    """Search the index.
+
+    The query is a name (`serve`, `Session.prompt`, `read file`), a path or its end (`session/session.py`), or both
+    (`session.py:prompt`). Case and the way words are joined do not matter, but an exact spelling comes first.
+    """
+    best: dict[tuple[str, int], SymbolHit] = {}
+    files = paths_and_tests(tx)
+    for match, symbol in _symbols(tx, query.text):
+        if not query.kinds or symbol.kind in query.kinds:
+            _keep(best, SymbolHit(match, symbol.path, files.get(symbol.path, False), symbol))
+    if not query.kinds or FILE_KIND in query.kinds:
+        for match, path in _files(files, query.text):
+            _keep(best, SymbolHit(match, path, files[path]))
+    hits = [hit for hit in best.values() if hit.path.startswith(query.under) and may_show(hit.path)]
+    if not hits:
+        slips = _slips(tx, query, files)
+        hits = [hit for hit in slips if hit.path.startswith(query.under) and may_show(hit.path)]
+    hits = _ordered(tx, hits, query.text)
+    shown = _cut(hits, query)
+    return FindAnswer(tuple(shown), len(hits) - len(shown), more_is_exact=len(best) < CANDIDATES)
+
+
+def _keep(best: dict[tuple[str, int], SymbolHit], hit: SymbolHit) -> None:
+    key = (hit.path, hit.symbol.id if hit.symbol is not None else 0)
+    if key not in best or hit.match < best[key].match:
+        best[key] = hit
+
+
+def _symbols(tx: Transaction, text: str) -> Iterable[tuple[Match, Symbol]]:
+    path, _, name = text.strip().rpartition(":")
+    if path and is_path_like(path):
+        # `path:name`: the file decides, so that nothing elsewhere is offered.
+        yield from ((match, symbol) for match, symbol in _symbols(tx, name) if _is_end_of_path(path, symbol.path))
+        return
+    parts = qualified_parts(text)
+    if len(parts) > 1:
+        yield from _qualified(tx, parts)
+    name = text.strip() if len(parts) != 1 else parts[0]
+    if fold(name) and not is_path_like(name):
+        yield from _by_name(tx, name)
+
+
+def _by_name(tx: Transaction, name: str) -> Iterable[tuple[Match, Symbol]]:
+    folded, words = fold(name), words_of(name)
+    for symbol in store.symbols_named(tx, name):
+        yield Match.EXACT, symbol
+    for symbol in symbols_alike(tx, folded, limit=CANDIDATES):
+        yield Match.EXACT_BUT_CASE, symbol
+    for symbol in store.symbols_folded(tx, folded, limit=CANDIDATES):
+        yield (Match.START if fold(symbol.name).startswith(folded) else Match.PART), symbol
+    if len(words) > 1:
+        for symbol in symbols_with_words(tx, words, limit=CANDIDATES):
+            yield Match.WORDS, symbol
+        yield from _by_words_and_path(tx, words)
+
+
+def _by_words_and_path(tx: Transaction, words: Sequence[str]) -> Iterable[tuple[Match, Symbol]]:
+    for word in words:
+        for symbol in symbols_with_words(tx, (word,), limit=CANDIDATES):
+            around = {*words_of(symbol.path), *words_of(symbol.qualified_name)}
+            if word in words_of(symbol.name) and around.issuperset(words):
+                yield Match.WORDS_AND_PATH, symbol
+
+
+def _qualified(tx: Transaction, parts: Sequence[str]) -> Iterable[tuple[Match, Symbol]]:
+    """Symbols by `Class.method`; the first part may also be the module, as in `writer.append`."""
+    *outer, name = parts
+    for symbol in symbols_alike(tx, fold(name), limit=CANDIDATES):
+        around = [*stem_of(symbol.path, whole=True), *qualified_parts(symbol.qualified_name)[:-1]]
+        if [fold(part) for part in around[-len(outer) :]] == [fold(part) for part in outer]:
+            is_same = symbol.name == name and around[-len(outer) :] == outer
+            yield (Match.EXACT if is_same else Match.EXACT_BUT_CASE), symbol
+
+
+def _files(paths: Iterable[str], text: str) -> Iterable[tuple[Match, str]]:
+    wanted = text.strip().removeprefix("./").rstrip("/")
+    if not wanted or ":" in wanted:
+        return
+    words, folded = words_of(wanted), fold(wanted)
+    for path in paths:
+        if path == wanted:
+            yield Match.WHOLE_PATH, path
+        elif _is_end_of_path(wanted, path) or fold(stem_of(path)[-1]) == folded:
+            yield Match.PATH, path
+        elif words and all(word in path.lower() for word in words):
+            yield Match.PATH_PART, path
+
+
+def _is_end_of_path(end: str, path: str) -> bool:
+    return f"/{path}".lower().endswith(f"/{end.lower()}")
+
+
+def _slips(tx: Transaction, query: FindQuery, files: Mapping[str, bool]) -> list[SymbolHit]:
+    """Symbols whose names differ from the query by a letter or two."""
+    parts = qualified_parts(query.text)
+    wanted = fold(parts[-1]) if parts else ""
+    if len(wanted) < 3:
+        return []
+    by_fold: dict[str, list[str]] = {}
+    for name in symbol_names(tx):
+        by_fold.setdefault(fold(name), []).append(name)
+    near = difflib.get_close_matches(wanted, list(by_fold), n=5, cutoff=TYPO_CUTOFF)
+    names = [name for folded in near for name in by_fold[folded]]
+    return [
+        SymbolHit(Match.TYPO, symbol.path, files.get(symbol.path, False), symbol)
+        for symbol in symbols_among(tx, names)
+        if not query.kinds or symbol.kind in query.kinds
+    ]
+
+
+def _ordered(tx: Transaction, hits: list[SymbolHit], text: str) -> list[SymbolHit]:
+    """Sort, best first. The number of importers only breaks ties: the most used is not the one asked for.
+
+    Among similar matches, tests come last whatever agrees, since their names are sentences that hold any word.
+    """
+    used = importer_counts(tx, {hit.path for hit in hits if not hit.match.is_fuzzy})
+    wanted, words = fold(text), words_of(text)
+
+    def rank(hit: SymbolHit) -> tuple[bool | int | str, ...]:
+        symbol = hit.symbol
+        is_word = hit.match.is_fuzzy and symbol is not None and fold(symbol.name) in words
+        return (
+            Match.START if hit.match.is_fuzzy else hit.match,
+            hit.is_test,
+            not is_word,
+            hit.match,
+            fold(stem_of(hit.path)[-1]) != wanted,
+            _kind_rank(symbol),
+            symbol is not None and not symbol.exported,
+            -used.get(hit.path, 0),
+            len(symbol.name) if symbol is not None else hit.path.count("/"),
+            hit.path,
+            symbol.line if symbol is not None else 0,
+        )
+
+    return sorted(hits, key=rank)
+
+
+def _kind_rank(symbol: Symbol | None) -> int:
+    if symbol is None:
+        return 0
+    return _DEFINING.index(symbol.kind) if symbol.kind in _DEFINING else len(_DEFINING)
+
+
+def _cut(hits: Sequence[SymbolHit], query: FindQuery) -> list[SymbolHit]:
+    clear = [hit for hit in hits if not hit.match.is_fuzzy]
+    room = query.limit - len(clear)
+    if any(hit.match.is_exact for hit in clear) or (clear and is_path_like(query.text)):
+        room = min(room, FUZZY_BESIDE_EXACT)
+    return [*clear, *(hit for hit in hits if hit.match.is_fuzzy)][: min(len(clear) + max(room, 0), query.limit)]
+
+
+_MOST_CANDIDATES = 200
+"""Matches that are searched for those with exactly the name."""
+
+MOST_SYMBOLS = 12
+"""Limit on symbols of one name; a name that more have says nothing."""
+
+_AT_LINE = re.compile(r"(.+):(\d+)(?::\d+)?")
+
+
+class Targets(Struct, frozen=True):
+    """The symbols or the file that a text names; both empty if it names nothing, and `near` has similar ones."""
+
+    symbols: tuple[Symbol, ...] = ()
+    files: tuple[FileRecord, ...] = ()
+    near: tuple[str, ...] = ()
+    left_out: int = 0
+    """Symbols of the same name that are not among these."""
+
+
+def targets_named(tx: Transaction, text: str, *, may_show: Callable[[str], bool]) -> Targets:
+    """Find the symbols or the file that a text names; hidden files count as absent.
+
+    It is a path, its end (when only one file has it), a name, `Class.method`, `path:name` or `path:line`.
+    """
+    wanted = text.strip().removeprefix("./")
+    at_line = _AT_LINE.fullmatch(wanted)
+    if at_line is not None and (files := _target_files(tx, at_line[1], may_show)):
+        symbol = symbol_at(tx, files[0].path, int(at_line[2]))
+        return Targets((symbol,)) if symbol is not None else Targets(files=files)
+    if files := _target_files(tx, wanted, may_show):
+        return Targets(files=files)
+    if is_path_like(wanted) and ":" not in wanted:
+        return Targets(near=_near(tx, wanted, may_show))
+    return _target_symbols(tx, wanted, may_show)
+
+
+def _target_files(tx: Transaction, wanted: str, may_show: Callable[[str], bool]) -> tuple[FileRecord, ...]:
+    if not wanted or wanted.endswith("/"):
+        return ()
+    exact = [file for file in store.files_at(tx, wanted) if may_show(file.path)]
+    if exact or not is_path_like(wanted):
+        return tuple(exact)
+    same_name = store.files_called(tx, wanted.rpartition("/")[2])
+    ends = [
+        file for file in same_name if f"/{file.path}".lower().endswith(f"/{wanted.lower()}") and may_show(file.path)
+    ]
+    return tuple(ends) if len(ends) == 1 else ()
+
+
+def _target_symbols(tx: Transaction, wanted: str, may_show: Callable[[str], bool]) -> Targets:
+    answer = find(tx, FindQuery(wanted, limit=_MOST_CANDIDATES), may_show=may_show)
+    exact = [hit.symbol for hit in answer.hits if hit.symbol is not None and hit.match is Match.EXACT]
+    if not exact:
+        exact = [hit.symbol for hit in answer.hits if hit.symbol is not None and hit.match is Match.EXACT_BUT_CASE]
+    if not exact:
+        names = dict.fromkeys(hit.symbol.qualified_name if hit.symbol else hit.path for hit in answer.hits)
+        return Targets(near=tuple(names)[:3])
+    return Targets(tuple(exact[:MOST_SYMBOLS]), left_out=max(len(exact) - MOST_SYMBOLS, 0))
+
+
+def _near(tx: Transaction, wanted: str, may_show: Callable[[str], bool]) -> tuple[str, ...]:
+    base = wanted.rpartition("/")[2]
+    answer = find(tx, FindQuery(base, kinds=frozenset({"file"}), limit=3), may_show=may_show)
+    return tuple(hit.path for hit in answer.hits)
 
 
 def symbols_alike(tx: Transaction, folded: str, *, limit: int) -> list[Symbol]:

@@ -16,9 +16,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from pattern_acp.codemap.extract import SourceFacts
-from pattern_acp.codemap.grammars import is_test, language_of
 from pattern_acp.codemap.lookups import fold, words_of
-from pattern_acp.codemap.model import FileStatus, Stamp
+from pattern_acp.codemap.model import FileStatus, Stamp, is_test, language_of
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.transaction import Transaction
 

@@ -16,7 +16,6 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from pattern_acp.codemap.grammars import absent_grammars, language_of
 from pattern_acp.codemap.indexing import (
     BuildLease,
     IndexDifference,
@@ -26,7 +25,7 @@ from pattern_acp.codemap.indexing import (
     read_in_process,
     word_for,
 )
-from pattern_acp.codemap.model import IndexProgress, Judgement, ListFiles
+from pattern_acp.codemap.model import IndexProgress, Judgement, ListFiles, absent_grammars, language_of
 from pattern_acp.codemap.recording import add_listed, confirm_files, remove_files
 from pattern_acp.codemap.store import index_path, open_index
 from pattern_acp.db.columns import integer

@@ -1,19 +1,38 @@
-"""A provider request, put together in three segments: stable, history, volatile.
+"""A provider request, put together in three segments (stable, history, volatile), from the journal and memory.
 
-Owns: shortening texts of a prompt that are too long to be sent whole. Must not know: sessions.
+Owns: shortening texts of a prompt that are too long to be sent whole; the message list that a provider accepts; the
+words for memory, whole once and after that only the changes, and when telling all again is better. Must not know:
+sessions, how memory is stored, or when a turn begins.
 """
 
-from collections.abc import Iterable, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pattern_acp.context.compaction import compacted, short_result
 from pattern_acp.context.instructions import system_in_window
 from pattern_acp.context.window import output_limit, text_limit
-from pattern_acp.domain.clock import SessionId
-from pattern_acp.domain.messages import Message, Part, ResourcePart, Role, TextPart, begins_with
+from pattern_acp.domain.clock import MessageId, SessionId, ToolCallId, TurnId, local_minute
+from pattern_acp.domain.messages import Message, Part, ResourcePart, Role, TextPart, ToolResultPart, begins_with
+from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.domain.untrusted_blocks import STATE, Section, untrusted_block, untrusted_line
+from pattern_acp.journal.events import (
+    ContextAdded,
+    ContextCompacted,
+    Event,
+    HistoryCleared,
+    MemoryShown,
+    MessageRecorded,
+    PromptRefused,
+    SessionConfigured,
+    ShownBlock,
+    ToolCallFinished,
+    ToolResultExtended,
+    TurnStarted,
+)
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ThoughtLevel, ToolForm, ToolSpec
 
 WHOLE_CHARACTERS = 60_000
@@ -175,3 +194,217 @@ def block_section(view: MemoryView) -> Section:
 def note_section(note: str) -> Section:
     """Something that is true now, in one line."""
     return untrusted_line("note", note)
+
+
+NO_RESULT = "This call did not run to its end: the turn was cancelled or the process ended."
+"""The result of a call that has none; invariant 4 wants exactly one for each."""
+
+
+def history_of(events: Iterable[Event], before: Sequence[Message] = ()) -> list[Message]:
+    """The conversation as the model knows it: prompts, answers, and one result for every call.
+
+    `before` is the conversation up to the end of a turn, when `events` are those after it.
+    """
+    messages = list(before)
+    results = {part.call_id: part for message in before for part in message.parts if isinstance(part, ToolResultPart)}
+    prompts: dict[TurnId, MessageId] = {}
+    for event in events:
+        match event:
+            case TurnStarted(message=message, command=""):
+                messages.append(message)
+                prompts[event.turn_id] = message.message_id
+            case MemoryShown():
+                # It is recorded after the prompt of its turn, and stands before it.
+                add_context(messages, state_message(event))
+            case ContextAdded():
+                add_context(messages, event.message)
+            case PromptRefused():
+                messages[:] = [message for message in messages if message.message_id != prompts.get(event.turn_id)]
+            case MessageRecorded(message=message, for_model=True) if message.parts:
+                messages.append(message)
+            case HistoryCleared():
+                messages.clear()
+            case ContextCompacted():
+                messages[:] = compacted(messages, event)
+                _take_result(results, event)
+            case _:
+                _take_result(results, event)
+    return paired(messages, results)
+
+
+def calls_of(events: Iterable[Event]) -> set[ToolCallId]:
+    """The ids of all tool calls that a model asked for, also those that the model no longer sees."""
+    return {call.call_id for event in events if isinstance(event, MessageRecorded) for call in event.message.tool_calls}
+
+
+def _take_result(results: dict[ToolCallId, ToolResultPart], event: Event) -> None:
+    match event:
+        case ToolCallFinished():
+            failed = event.status is ToolCallStatus.FAILED
+            results[event.call_id] = ToolResultPart(event.call_id, event.result_text, failed, event.images)
+        case ToolResultExtended(call_id=call_id, text=text) if call_id in results:
+            results[call_id] = replace(results[call_id], text=f"{results[call_id].text}{text}")
+        case ContextCompacted():
+            for call_id in results.keys() & set(event.shortened):
+                results[call_id] = short_result(results[call_id], event.keep_characters)
+        case _:
+            pass
+
+
+def result_text(events: Iterable[Event]) -> str | None:
+    """The whole result of a call from the events about it, as the model read it first; None when it has none."""
+    text: str | None = None
+    for event in events:
+        if isinstance(event, ToolCallFinished):
+            text = event.result_text
+        elif isinstance(event, ToolResultExtended) and text is not None:
+            text += event.text
+    return text
+
+
+def add_context(messages: list[Message], added: Message) -> None:
+    """Put a message that goes with a prompt right before it, or at the end if the prompt was answered already.
+
+    The same for a conversation that runs and for one that is read back, so that both are the same to the byte.
+    """
+    is_prompt_last = bool(messages) and messages[-1].role is Role.USER
+    messages.insert(len(messages) - 1 if is_prompt_last else len(messages), added)
+
+
+def paired(messages: Sequence[Message], results: dict[ToolCallId, ToolResultPart]) -> list[Message]:
+    """`messages` with a tool message behind every message that calls tools."""
+    complete: list[Message] = []
+    for message in messages:
+        if message.role is Role.TOOL:
+            continue
+        complete.append(message)
+        calls = message.tool_calls
+        if calls:
+            parts = tuple(results.get(c.call_id) or ToolResultPart(c.call_id, NO_RESULT, is_error=True) for c in calls)
+            complete.append(Message(MessageId(f"{message.message_id}_results"), Role.TOOL, parts))
+    return complete
+
+
+RESTATE_CHARACTERS = 1_200
+"""Notices shorter than this are never worth telling all of memory again."""
+
+DIFF_SLACK = 200
+"""Characters that a diff may be longer than the text it leads to: it says what went, too."""
+
+
+class WriteNote(Struct, frozen=True):
+    """Who wrote into a block since it was shown, and when (milliseconds since 1970-01-01 UTC)."""
+
+    author: str
+    at_ms: int
+
+
+def whole_state(views: Sequence[MemoryView]) -> Section:
+    """All of memory, as the model reads it before a prompt; what is true only now, the notes, is left out."""
+    about = "Your memory: data, not the user's words."
+    return untrusted_block("memory", about, *(block_section(replace(view, notes=())) for view in views))
+
+
+def shown_memory(turn_id: TurnId, views: Sequence[MemoryView]) -> MemoryShown:
+    """The fact that the model is shown these blocks."""
+    return MemoryShown(turn_id, str(whole_state(views)), tuple(_shown(view) for view in views))
+
+
+def state_message(shown: MemoryShown) -> Message:
+    """The whole state as a message of the history."""
+    return Message(_message_id(shown), Role.USER, (TextPart(shown.text),))
+
+
+def known_memory(shown: MemoryShown | None, history: Iterable[Message]) -> MemoryShown | None:
+    """Return the memory last shown to the model, as long as its message is in the conversation.
+
+    Whatever shortens the conversation, such as compaction, has memory told again in whole by leaving that message out.
+    """
+    if shown is None:
+        return None
+    wanted = _message_id(shown)
+    for message in history:
+        if message.message_id == wanted:
+            return shown
+    return None
+
+
+def last_shown(events: Sequence[Event]) -> MemoryShown | None:
+    """Return the memory last shown to the model in whole, as far as its context reaches back."""
+    newest = next((event for event in reversed(events) if begins_memory(event)), None)
+    return newest if isinstance(newest, MemoryShown) else None
+
+
+def begins_memory(event: Event) -> bool:
+    """True for an event before which no memory that was shown counts any more; another persona has another."""
+    is_swap = isinstance(event, SessionConfigured) and event.option == "persona"
+    return is_swap or isinstance(event, MemoryShown | HistoryCleared)
+
+
+def changed_blocks(shown: MemoryShown, views: Sequence[MemoryView]) -> tuple[ShownBlock, ...]:
+    """Those blocks, as they were shown, whose text is another now."""
+    now = {view.block_id: view.text for view in views}
+    return tuple(
+        block for block in shown.blocks if block.is_shown and now.get(block.block_id, block.text) != block.text
+    )
+
+
+def change_notices(
+    shown: MemoryShown, views: Sequence[MemoryView], writes: Mapping[str, Sequence[WriteNote]]
+) -> tuple[Section, ...]:
+    """A short notice for all that is not as it was shown; `writes` are those since, by block id, oldest first."""
+    before = {block.block_id: block for block in shown.blocks}
+    notices: list[Section] = []
+    for view in views:
+        known = before.pop(view.block_id, None)
+        notices += _notices_of(view, known, writes.get(view.block_id, ()))
+    notices += [
+        untrusted_line("memory_change", "This block is no longer there.", label=gone.label) for gone in before.values()
+    ]
+    return tuple(notices)
+
+
+def is_worth_restating(shown: MemoryShown, notices: Sequence[str]) -> bool:
+    """Tell whether so much changed that one restatement is shorter than the notices with every request."""
+    size = sum(map(len, notices))
+    return size > max(RESTATE_CHARACTERS, len(shown.text) // 2)
+
+
+def _message_id(shown: MemoryShown) -> MessageId:
+    return MessageId(f"{shown.turn_id}_memory")
+
+
+def _shown(view: MemoryView) -> ShownBlock:
+    text = view.text if view.is_shown else ""
+    return ShownBlock(
+        view.block_id, view.label, view.version, view.about, view.permission, view.limit, text, view.is_shown
+    )
+
+
+def _notices_of(view: MemoryView, known: ShownBlock | None, writes: Sequence[WriteNote]) -> list[Section]:
+    notes = [note_section(f"Memory block {view.label}: {note}") for note in view.notes]
+    if known is None or (view.is_shown and not known.is_shown):
+        return [block_section(view)]
+    now = _shown(view)
+    if (now.about, now.permission, now.label) != (known.about, known.permission, known.label):
+        return [block_section(view)]
+    if not view.is_shown or (now.text == known.text and now.limit == known.limit):
+        return notes
+    return [_change(view, known, writes), *notes]
+
+
+def _change(view: MemoryView, known: ShownBlock, writes: Sequence[WriteNote]) -> Section:
+    told = (
+        {"by": ", ".join(dict.fromkeys(write.author for write in writes)), "at": local_minute(writes[-1].at_ms)}
+        if writes
+        else {}
+    )
+    diff = _changed_lines(known.text, view.text)
+    body = diff if len(diff) <= len(view.text) + DIFF_SLACK else f"It now reads:\n{view.text or '(empty)'}"
+    return untrusted_block("memory_change", body, label=view.label, **told, used=len(view.text), limit=view.limit)
+
+
+def _changed_lines(before: str, after: str) -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
+    # The first two name files; lines of places say nothing to a model.
+    return "\n".join(line for line in list(lines)[2:] if not line.startswith("@@"))

@@ -10,10 +10,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.definitions.files import DefinitionFiles, Document, read_document
-from pattern_acp.definitions.identity import DefinitionSource, identities, leaves_of
-from pattern_acp.definitions.includes import bodies_of, included_sources, is_whole
-from pattern_acp.definitions.sources import KeptSource
+from pattern_acp.definitions.files import (
+    DefinitionFiles,
+    Document,
+    bodies_of,
+    included_sources,
+    is_whole,
+    read_document,
+)
+from pattern_acp.definitions.identity import DefinitionSource, KeptSource, identities, leaves_of
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import ConfigError
 

@@ -19,14 +19,15 @@ from pattern_acp.definitions.files import (
     DefinitionFiles,
     Document,
     as_text,
+    bodies_of,
+    included_sources,
+    is_whole,
     names_below,
     read_document,
     read_text,
     with_values,
 )
-from pattern_acp.definitions.identity import DefinitionSource, Leaves, file_hash, identities, leaves_of
-from pattern_acp.definitions.includes import bodies_of, included_sources, is_whole
-from pattern_acp.definitions.sources import KeptSource
+from pattern_acp.definitions.identity import DefinitionSource, KeptSource, Leaves, file_hash, identities, leaves_of
 from pattern_acp.domain.access import TrustTier
 from pattern_acp.domain.late_pattern import late_pattern
 

@@ -8,10 +8,10 @@
     ├── TaskError              a task or a list of them (tasks/errors.py refines it)
     ├── JobError               a job that the user agrees to (jobs/errors.py refines it)
     ├── PolicyError            a grant that cannot be stored
-    ├── ProviderError          a model request (providers/errors.py refines it)
+    ├── ProviderError          a model request (providers/http_errors.py refines it)
     ├── SignInError            keys and sign-ins (credentials/model.py refines it)
-    ├── WorkspaceError         files, paths, terminals (workspace/errors.py refines it)
-    ├── WebError               a page of the web (web/pages.py refines it)
+    ├── WorkspaceError         files, paths, terminals (workspace/files.py refines it)
+    ├── WebError               a page of the web (web.py refines it)
     ├── SessionError           a request that a session cannot serve
     └── ProtocolError          between two JSON-RPC peers (jsonrpc/messages.py)
 

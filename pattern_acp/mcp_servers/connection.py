@@ -24,6 +24,7 @@ from pattern_acp.mcp_servers.catalogue import (
     Catalogue,
     FileUse,
     HttpRefusedError,
+    LaunchContext,
     LoginWantedError,
     PromptArgument,
     RemotePrompt,
@@ -42,7 +43,6 @@ from pattern_acp.mcp_servers.listing import (
     prompt_text,
     read_reply,
 )
-from pattern_acp.mcp_servers.logins import LaunchContext
 from pattern_acp.mcp_servers.transports import HttpRefusal, ServerStreams, open_streams, refusal_of
 
 

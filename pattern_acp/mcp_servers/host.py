@@ -12,7 +12,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.logins import AskClient, LaunchContext, Logins
+from pattern_acp.mcp_servers.catalogue import AskClient, LaunchContext, Logins
 from pattern_acp.mcp_servers.server import Connect, Pause, Server, ServerState, load_connect
 from pattern_acp.processes.groups import ChildProgramPorts
 

@@ -19,13 +19,16 @@ from pattern_acp.mcp_servers.catalogue import (
     CannotStartError,
     Catalogue,
     HttpRefusedError,
+    LaunchContext,
+    Login,
+    Logins,
     LoginWantedError,
     Reply,
     Report,
     ServerError,
     SessionForgottenError,
+    can_login,
 )
-from pattern_acp.mcp_servers.logins import LaunchContext, Login, Logins, can_login
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from pattern_acp import __version__
 from pattern_acp.config.oauth import is_safe_address
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.errors import SignInError
-from pattern_acp.mcp_servers.logins import Login, Logins, Redirects, login_key
+from pattern_acp.mcp_servers.catalogue import Login, Logins, Redirects, login_key
 
 logger = logging.getLogger(__name__)
 logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)

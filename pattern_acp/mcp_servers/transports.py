@@ -32,9 +32,8 @@ from pydantic_core import ValidationError
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.mcp_servers.catalogue import CannotStartError, ServerError
+from pattern_acp.mcp_servers.catalogue import AskClient, CannotStartError, LaunchContext, ServerError, can_login
 from pattern_acp.mcp_servers.listing import ListFilter
-from pattern_acp.mcp_servers.logins import AskClient, LaunchContext, can_login
 from pattern_acp.mcp_servers.sign_in import StoredLogin
 from pattern_acp.processes.groups import ChildProgram, running_program
 

@@ -20,10 +20,9 @@ from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.access import Access, CallServer, FetchUrl, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import PatternError, PolicyError
-from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
 from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
 from pattern_acp.policy.commands import CommandLine, SimpleCommand, read_command_line
-from pattern_acp.policy.decision import Decision, GrantScope, Lifetime
+from pattern_acp.policy.decision import ApprovalOption, Decision, GrantScope, Lifetime, PermissionAnswer
 from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.layers import CLAIMED
 from pattern_acp.policy.nested_lines import effective_commands

@@ -47,13 +47,27 @@ from pattern_acp.providers.catalogue import (
     reasoning_room,
 )
 from pattern_acp.providers.endpoints import HttpRequest, anthropic_headers, endpoint, openai_headers
-from pattern_acp.providers.errors import ProviderConnectionError, ProviderProtocolError, ProviderRequestError
 from pattern_acp.providers.event_streams import EventStreamParser, SseEvent
 from pattern_acp.providers.finish import finish_word, stop_for
 from pattern_acp.providers.history import begun_answer, is_blank, is_own_thinking, resource_text, unseen_image
-from pattern_acp.providers.http_errors import broken_event, error_of_event, parse_failure
-from pattern_acp.providers.prompt_prefix_cache import EncodedHistories, EncodedHistory, has_earlier_user_message
-from pattern_acp.providers.wire_json import arguments_object, decode_event, sorted_schema, to_bytes, token_count
+from pattern_acp.providers.http_errors import (
+    ProviderConnectionError,
+    ProviderProtocolError,
+    ProviderRequestError,
+    broken_event,
+    error_of_event,
+    parse_failure,
+)
+from pattern_acp.providers.wire_json import (
+    EncodedHistories,
+    EncodedHistory,
+    arguments_object,
+    decode_event,
+    has_earlier_user_message,
+    sorted_schema,
+    to_bytes,
+    token_count,
+)
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 """Counters in the order of `Usage`."""

@@ -291,7 +291,7 @@ class Provider(Protocol):
         """Open the request; iterate its events; leaving the context cuts the connection.
 
         Iterating raises:
-            ProviderError: a branch of it (providers/errors.py) when nothing usable came.
+            ProviderError: a branch of it (providers/http_errors.py) when nothing usable came.
         """
         ...
 

@@ -17,9 +17,8 @@ from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.catalogue import ListedModel, Thinking
 from pattern_acp.providers.choose import LOCAL_SECONDS, LocalServer
 from pattern_acp.providers.endpoints import base_url, endpoint, headers_of
-from pattern_acp.providers.errors import ProviderProtocolError
 from pattern_acp.providers.http import HttpClient
-from pattern_acp.providers.http_errors import error_of_status
+from pattern_acp.providers.http_errors import ProviderProtocolError, error_of_status
 
 OWNER = "llamacpp"
 """Owner of a model in llama-server's list."""

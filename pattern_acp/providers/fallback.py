@@ -26,7 +26,7 @@ from pattern_acp.providers.base import (
     nearest_level,
 )
 from pattern_acp.providers.catalogue import USUAL_ANSWER_TOKENS, answer_beside
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.http_errors import (
     ImagesRefusedError,
     NoModelLeftError,
     ProviderConnectionError,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.providers.base import WINDOW_FULL, ProviderStop, Stopped
-from pattern_acp.providers.errors import EMPTY, EmptyAnswerError, ProviderOverloadedError
+from pattern_acp.providers.http_errors import EMPTY, EmptyAnswerError, ProviderOverloadedError
 
 _WORD_CHARS = 60
 

@@ -39,13 +39,24 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.providers.catalogue import REASONING_TOKENS, ModelFacts, Thinking, answer_limit, cost_of
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, gemini_headers
-from pattern_acp.providers.errors import ContentFilteredError, ProviderConnectionError
 from pattern_acp.providers.event_streams import SseEvent
 from pattern_acp.providers.finish import filter_reason, finish_word, stop_for
 from pattern_acp.providers.history import is_blank, is_own_thinking, resource_text, unseen_image
-from pattern_acp.providers.http_errors import broken_event, error_of_event, parse_failure
-from pattern_acp.providers.prompt_prefix_cache import EncodedHistories, EncodedHistory
-from pattern_acp.providers.wire_json import arguments_object, decode_event, to_bytes, token_count
+from pattern_acp.providers.http_errors import (
+    ContentFilteredError,
+    ProviderConnectionError,
+    broken_event,
+    error_of_event,
+    parse_failure,
+)
+from pattern_acp.providers.wire_json import (
+    EncodedHistories,
+    EncodedHistory,
+    arguments_object,
+    decode_event,
+    to_bytes,
+    token_count,
+)
 
 
 class _FunctionCall(msgspec.Struct):

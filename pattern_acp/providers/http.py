@@ -25,7 +25,7 @@ from msgspec import Struct
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.endpoints import HttpRequest
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.http_errors import (
     ProviderConnectionError,
     ProviderProtocolError,
     ProviderRequestError,

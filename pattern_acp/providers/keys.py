@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import ProviderSettings, Secret, Settings
 from pattern_acp.providers.base import Provider, ProviderEvent, ProviderRequest, TokenCounter
 from pattern_acp.providers.endpoints import HttpRequest
-from pattern_acp.providers.errors import ProviderAuthError
+from pattern_acp.providers.http_errors import ProviderAuthError
 from pattern_acp.providers.retry import is_content
 
 

@@ -37,13 +37,26 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.providers.catalogue import ModelFacts, answer_limit, cost_of, effort_word
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, is_official, openai_headers, takes_reasoning
-from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.event_streams import SseEvent
 from pattern_acp.providers.finish import finish_word, stop_for
 from pattern_acp.providers.history import begun_answer, is_own_thinking, shown_parts, unseen_image
-from pattern_acp.providers.http_errors import Failure, broken_event, error_of_event, parse_failure
-from pattern_acp.providers.prompt_prefix_cache import EncodedHistories, EncodedHistory
-from pattern_acp.providers.wire_json import arguments_text, decode_event, sorted_schema, to_bytes, token_count
+from pattern_acp.providers.http_errors import (
+    Failure,
+    ProviderConnectionError,
+    ProviderOverloadedError,
+    broken_event,
+    error_of_event,
+    parse_failure,
+)
+from pattern_acp.providers.wire_json import (
+    EncodedHistories,
+    EncodedHistory,
+    arguments_text,
+    decode_event,
+    sorted_schema,
+    to_bytes,
+    token_count,
+)
 
 
 class FunctionDelta(msgspec.Struct):

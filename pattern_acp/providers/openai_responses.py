@@ -37,13 +37,20 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.providers.catalogue import ModelFacts, answer_limit, cost_of, effort_word
 from pattern_acp.providers.endpoints import HttpRequest, endpoint, openai_headers
-from pattern_acp.providers.errors import ProviderConnectionError
 from pattern_acp.providers.event_streams import SseEvent
 from pattern_acp.providers.finish import finish_word, stop_for
 from pattern_acp.providers.history import is_blank, is_own_thinking, shown_parts, unseen_image
-from pattern_acp.providers.http_errors import Failure, broken_event, error_of_event, parse_failure
-from pattern_acp.providers.prompt_prefix_cache import EncodedHistories, EncodedHistory, WireItem
+from pattern_acp.providers.http_errors import (
+    Failure,
+    ProviderConnectionError,
+    broken_event,
+    error_of_event,
+    parse_failure,
+)
 from pattern_acp.providers.wire_json import (
+    EncodedHistories,
+    EncodedHistory,
+    WireItem,
     arguments_object,
     arguments_text,
     decode_event,

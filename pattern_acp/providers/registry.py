@@ -21,7 +21,7 @@ from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, Rou
 from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.choose import LOCAL_SERVERS, ModelChoice, choose_model, usable_providers
 from pattern_acp.providers.endpoints import HttpRequest, base_url, is_official, sent_openly
-from pattern_acp.providers.errors import UnusableModelError
+from pattern_acp.providers.http_errors import UnusableModelError
 from pattern_acp.providers.keys import ProviderKeys, SettingsKeys, SignedProvider, with_stored_keys
 from pattern_acp.providers.known_models import KnownModels, ModelLists
 from pattern_acp.providers.rate_limiter import RateLimiters

@@ -22,7 +22,7 @@ from pattern_acp.providers.base import (
     ThinkingEnded,
     ToolCallBegun,
 )
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.http_errors import (
     ContentFilteredError,
     ContextTooLongError,
     EmptyAnswerError,

@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from pattern_acp.domain.errors import ConfigError, ProviderError
 from pattern_acp.domain.usage import Usage
-from pattern_acp.providers import errors
+from pattern_acp.providers import http_errors
 from pattern_acp.providers.base import (
     ProviderEvent,
     ProviderRequest,
@@ -45,14 +45,14 @@ from pattern_acp.providers.base import (
 )
 
 ERRORS: Mapping[str, type[ProviderError]] = {
-    "connection": errors.ProviderConnectionError,
-    "stalled": errors.ProviderStalledError,
-    "overloaded": errors.ProviderOverloadedError,
-    "auth": errors.ProviderAuthError,
-    "request": errors.ProviderRequestError,
-    "context": errors.ContextTooLongError,
-    "protocol": errors.ProviderProtocolError,
-    "empty": errors.EmptyAnswerError,
+    "connection": http_errors.ProviderConnectionError,
+    "stalled": http_errors.ProviderStalledError,
+    "overloaded": http_errors.ProviderOverloadedError,
+    "auth": http_errors.ProviderAuthError,
+    "request": http_errors.ProviderRequestError,
+    "context": http_errors.ContextTooLongError,
+    "protocol": http_errors.ProviderProtocolError,
+    "empty": http_errors.EmptyAnswerError,
 }
 """Exceptions for `{"error": NAME}`."""
 
@@ -299,11 +299,13 @@ def _pieces(text: str, chunk: int) -> Iterator[str]:
 def _error(name: str, detail: str) -> ProviderError:
     kind = ERRORS.get(name)
     if kind is None:
-        return errors.ProviderRequestError(f'The script knows no error "{name}"; use one of: {", ".join(ERRORS)}.')
+        return http_errors.ProviderRequestError(f'The script knows no error "{name}"; use one of: {", ".join(ERRORS)}.')
     return kind(detail or f"The script says: {name}.")
 
 
 def _stop(name: str, detail: str) -> Step:
     if name not in tuple(ProviderStop):
-        return errors.ProviderRequestError(f'The script knows no stop "{name}"; use one of: {", ".join(ProviderStop)}.')
+        return http_errors.ProviderRequestError(
+            f'The script knows no stop "{name}"; use one of: {", ".join(ProviderStop)}.'
+        )
     return Stopped(ProviderStop(name), detail)

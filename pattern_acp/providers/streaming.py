@@ -32,7 +32,8 @@ from pattern_acp.providers.base import (
     UsageMissing,
 )
 from pattern_acp.providers.endpoints import HttpRequest, model_mismatch
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.event_streams import MAX_EVENT_BYTES, EventStreamError, SseEvent, SseParser, SseTooLargeError
+from pattern_acp.providers.http_errors import (
     EMPTY,
     EmptyAnswerError,
     ModelMismatchError,
@@ -41,9 +42,6 @@ from pattern_acp.providers.errors import (
     ProviderProtocolError,
     ProviderRequestError,
     ProviderStalledError,
-)
-from pattern_acp.providers.event_streams import MAX_EVENT_BYTES, EventStreamError, SseEvent, SseParser, SseTooLargeError
-from pattern_acp.providers.http_errors import (
     auth_error,
     broken_event,
     error_of_event,

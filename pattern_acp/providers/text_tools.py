@@ -33,8 +33,8 @@ from pattern_acp.providers.base import (
     ToolForm,
     ToolSpec,
 )
-from pattern_acp.providers.errors import ToolsRefusedError
 from pattern_acp.providers.history import pair_calls
+from pattern_acp.providers.http_errors import ToolsRefusedError
 from pattern_acp.providers.retry import is_content
 
 RESULT_MARK = "[results of actions"

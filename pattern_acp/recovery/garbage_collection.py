@@ -17,7 +17,7 @@ from pattern_acp.config.settings import BackupSettings, RetentionSettings
 from pattern_acp.db.backup import FOLDER
 from pattern_acp.db.connection import Transaction, change_file, read_file, rewrite_in_place
 from pattern_acp.db.segment_files import generations, only_writer, segments, size_of
-from pattern_acp.definitions.sources import ListedSource, drop_source, list_sources
+from pattern_acp.definitions.identity import ListedSource, drop_source, list_sources
 from pattern_acp.domain.clock import RandomIds, SessionId
 from pattern_acp.journal.codec import JournalError
 from pattern_acp.journal.events import InstructionsCompiled

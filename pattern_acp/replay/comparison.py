@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pattern_acp.context.memory_notices import state_message
+from pattern_acp.context.builder import state_message
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SessionId, SystemClock, ToolCallId

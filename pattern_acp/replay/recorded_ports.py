@@ -30,11 +30,18 @@ from pattern_acp.domain.tool_calls import (
     ToolKind,
 )
 from pattern_acp.domain.usage import Usage
-from pattern_acp.hooks.runner import Opinion
+from pattern_acp.hooks import Opinion
 from pattern_acp.journal.events import ErrorReported, PermissionDecided, ToolCallFinished, TurnEnded
-from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer, Wording
-from pattern_acp.policy.decision import ClaimElsewhere, Decision, Mode, Verdict
-from pattern_acp.providers import errors
+from pattern_acp.policy.decision import (
+    ApprovalRequest,
+    ClaimElsewhere,
+    Decision,
+    Mode,
+    PermissionAnswer,
+    Verdict,
+    Wording,
+)
+from pattern_acp.providers import http_errors
 from pattern_acp.providers.base import (
     MalformedToolCall,
     ModelSwitched,
@@ -492,10 +499,10 @@ def failure_of(position: Position) -> Exception | None:
     request, following, error = position.current, position.following, position.turn.error
     if following is not None:
         is_again = following.event.number == request.event.number
-        return errors.ContextTooLongError("The request is too long.") if is_again else None
+        return http_errors.ContextTooLongError("The request is too long.") if is_again else None
     if error is None and position.turn.ended is not None and ends_in_peace(position.turn.ended):
         # Nothing followed an answer that had lost only its end.
-        return errors.EmptyAnswerError("The model ended without an answer.")
+        return http_errors.EmptyAnswerError("The model ended without an answer.")
     return failure_from(error) if error is not None else None
 
 
@@ -506,7 +513,7 @@ def ends_in_peace(ended: TurnEnded) -> bool:
 
 def failure_from(error: ErrorReported) -> Exception:
     """The recorded failure, of its own class where that is a provider's."""
-    kind: object = getattr(errors, error.kind, None)
+    kind: object = getattr(http_errors, error.kind, None)
     if isinstance(kind, type) and issubclass(kind, ProviderError):
         return kind(error.sentence)
     return RecordedFailureError(error.sentence)

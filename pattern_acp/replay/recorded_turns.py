@@ -13,7 +13,7 @@ import anyio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pattern_acp.context.history import history_of
+from pattern_acp.context.builder import history_of
 from pattern_acp.domain.access import Actor
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import ToolCallId, TurnId

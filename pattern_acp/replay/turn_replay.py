@@ -13,10 +13,8 @@ import anyio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pattern_acp.context.builder import Stable, build_request
+from pattern_acp.context.builder import Stable, add_context, build_request, state_message
 from pattern_acp.context.compaction import compacted
-from pattern_acp.context.history import add_context
-from pattern_acp.context.memory_notices import state_message
 from pattern_acp.context.window import tools_with_room
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import Clock, SessionId, ToolCallId

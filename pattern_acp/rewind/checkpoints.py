@@ -53,8 +53,7 @@ from pattern_acp.policy.paths import is_windows_path, protection
 from pattern_acp.tools.base import CodeAccess
 from pattern_acp.turn.permissions import PolicyState
 from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
-from pattern_acp.workspace.noted_files import AFTER_SECONDS
-from pattern_acp.workspace.snapshots import Captured, canonical_path, capture_all
+from pattern_acp.workspace.snapshots import AFTER_SECONDS, Captured, canonical_path, capture_all
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.history import HistoryScope

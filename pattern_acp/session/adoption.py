@@ -17,10 +17,9 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.config.settings import DefinitionSettings
 from pattern_acp.context.instructions import ProjectInstruction, is_built_in, persona_part, with_definitions
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
-from pattern_acp.definitions.identity import DefinitionSource
+from pattern_acp.definitions.identity import DefinitionSource, KeptSource
 from pattern_acp.definitions.personas import Persona, PersonaRef, kept_persona, persona_of
 from pattern_acp.definitions.skills import SkillDefinition
-from pattern_acp.definitions.sources import KeptSource
 from pattern_acp.domain.access import Actor, Origin, TrustTier
 from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.errors import ConfigError
@@ -36,8 +35,7 @@ from pattern_acp.journal.events import (
     SeenDefinition,
 )
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
-from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
-from pattern_acp.policy.decision import Lifetime
+from pattern_acp.policy.decision import ApprovalOption, Lifetime, PermissionAnswer
 from pattern_acp.policy.grant_matching import Effect, GrantOwner, list_grants
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.definition_pins import (

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.commands.parameters import first_word
-from pattern_acp.context.history import add_context
+from pattern_acp.context.builder import add_context
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import Actor, Origin, RunCommand
 from pattern_acp.domain.canonical import sha256_hex
@@ -54,10 +54,9 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.job_events import JobCheck, JobFile, JobHold, JobTerms, JobUse
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.usage import Spent, usage_of_session
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
-from pattern_acp.policy.decision import Lifetime
+from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, Lifetime, PermissionAnswer
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
-from pattern_acp.policy.subagent_policy import SubagentLimits, globs_below
+from pattern_acp.policy.layers import SubagentLimits, globs_below
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.budgets import USED_UP, cheaper_model
 from pattern_acp.session.changed_files import net_changes
@@ -79,8 +78,8 @@ from pattern_acp.turn.loop import LIMIT_REACHED, TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.commands.board import JobList
     from pattern_acp.commands.document import Result
-    from pattern_acp.commands.jobs import JobList
     from pattern_acp.session.session import Session
     from pattern_acp.session.turn_tools import TurnTools
 
@@ -107,8 +106,8 @@ async def run_job(session: "Session", argument: str) -> "str | Result | TurnEnd 
     verb, rest = first_word(argument)
     if not verb:
         # Late: a turn lists no jobs.
+        from pattern_acp.commands.board import jobs_of_session
         from pattern_acp.commands.document import Paragraph, ShownFacts
-        from pattern_acp.commands.jobs import jobs_of_session
 
         listed = await session.constellation.database.read(lambda tx: jobs_of_session(tx, session.session_id))
         return ShownFacts(listed.value, (*listed.document, Paragraph(HELP)))
@@ -140,7 +139,7 @@ async def run_jobs(session: "Session", argument: str) -> "str | JobList":
         from pattern_acp.session.jobs import run_background
 
         return f"{await run_background(session, argument)}\n\n{MOVED}"
-    from pattern_acp.commands.jobs import newest_jobs
+    from pattern_acp.commands.board import newest_jobs
 
     return await session.constellation.database.read(newest_jobs)
 

@@ -40,7 +40,7 @@ from pattern_acp.journal.usage import (
     spent_so_far,
     usual_output,
 )
-from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
+from pattern_acp.policy.decision import ApprovalOption, PermissionAnswer
 from pattern_acp.providers.base import ModelInfo, ProviderRequest, ToolForm
 from pattern_acp.providers.catalogue import cost_of, is_assumed_free
 from pattern_acp.session.options import MODEL_OPTION

@@ -45,7 +45,7 @@ from pattern_acp.domain.messages import Message
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import COMPACT_CALL, Plan, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.usage import Cost, Usage
-from pattern_acp.hooks.runner import HookVerdict
+from pattern_acp.hooks import HookVerdict
 from pattern_acp.journal.events import (
     ContextCompacted,
     HistoryCleared,

@@ -15,7 +15,7 @@ from pattern_acp.db.connection import Database
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.definitions.personas import Persona
 from pattern_acp.domain.clock import Clock, IdFactory
-from pattern_acp.hooks.runner import HookRunner
+from pattern_acp.hooks import HookRunner
 from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.sessions import PageWanted, SessionPage
 from pattern_acp.mcp_servers.host import ServerHost

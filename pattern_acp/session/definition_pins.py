@@ -22,9 +22,18 @@ from msgspec import Struct
 from pattern_acp.context.instructions import subagent_source
 from pattern_acp.definitions.collection import Definitions
 from pattern_acp.definitions.commands import COMMAND_FILE, CommandDefinition, kept_command
-from pattern_acp.definitions.identity import DefinitionSource, identities, identity_of, leaves_of
+from pattern_acp.definitions.identity import (
+    DefinitionSource,
+    KeptSource,
+    encoded,
+    identities,
+    identity_of,
+    keep_source,
+    leaves_of,
+    missing_sources,
+    read_sources,
+)
 from pattern_acp.definitions.skills import SkillDefinition, kept_skill, skill_leaves, skill_sources
-from pattern_acp.definitions.sources import KeptSource, encoded, keep_source, missing_sources, read_sources
 from pattern_acp.domain.access import Actor, Origin, TrustTier
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.codec import about_following

@@ -28,7 +28,7 @@ from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import StopReason
-from pattern_acp.hooks.runner import matches
+from pattern_acp.hooks import matches
 from pattern_acp.journal.events import InstructionsCompiled, PromptRefused, SessionConfigured
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.policy.grant_matching import GrantOwner, load_grants

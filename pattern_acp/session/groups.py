@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.commands.parameters import CommandMisusedError
-from pattern_acp.context.history import add_context
+from pattern_acp.context.builder import add_context
 from pattern_acp.definitions.groups import GroupDefinition, GroupMember, Groups, group_of
 from pattern_acp.definitions.personas import Persona
 from pattern_acp.domain.access import Actor, Origin, TrustTier

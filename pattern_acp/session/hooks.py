@@ -14,7 +14,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import TurnId
 from pattern_acp.domain.tool_calls import DiffContent, StopReason, ToolCallView, ToolKind
-from pattern_acp.hooks.runner import (
+from pattern_acp.hooks import (
     HookAnswer,
     HookVerdict,
     Opinion,

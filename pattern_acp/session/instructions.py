@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from pattern_acp.context.history import add_context
+from pattern_acp.context.builder import add_context
 from pattern_acp.context.instructions import (
     NAMES,
     ProjectInstruction,

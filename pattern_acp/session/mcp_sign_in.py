@@ -13,7 +13,7 @@ from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.errors import SignInError
 from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind
 from pattern_acp.mcp_servers.server import Server
-from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
+from pattern_acp.policy.decision import ApprovalOption, PermissionAnswer
 from pattern_acp.session.ports import recorded_question
 from pattern_acp.turn.events import ToolCallShows
 

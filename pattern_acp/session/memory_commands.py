@@ -21,7 +21,7 @@ from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
-from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
+from pattern_acp.policy.decision import ApprovalOption, PermissionAnswer
 from pattern_acp.session.history_scope import history_scope, memory_history
 from pattern_acp.session.memory_context import memory_owner, reload_history
 from pattern_acp.session.ports import ask_recorded

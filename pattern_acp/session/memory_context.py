@@ -1,7 +1,7 @@
 """A session's memory on its way into requests.
 
 Owns: when the model is shown all of memory and when only what changed, whose writes those were, and what is recalled
-for a prompt. Must not know: the words for it (`context/memory_notices.py`), or how blocks are stored.
+for a prompt. Must not know: the words for it (`context/builder.py`), or how blocks are stored.
 """
 
 import logging
@@ -12,8 +12,8 @@ import anyio
 from msgspec import Struct
 
 from pattern_acp.context import recall_budget
-from pattern_acp.context.builder import MemoryView
-from pattern_acp.context.memory_notices import (
+from pattern_acp.context.builder import (
+    MemoryView,
     WriteNote,
     change_notices,
     changed_blocks,

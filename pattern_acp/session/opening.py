@@ -61,7 +61,7 @@ from pattern_acp.session.state import FolderTrust, SessionMemory, SessionState
 from pattern_acp.session.trust import follow_servers, open_trust, trusting_files
 from pattern_acp.session.window import seen_messages
 from pattern_acp.tools.mcp_toolbox import McpToolbox
-from pattern_acp.trust.records import load_agreement
+from pattern_acp.trust import load_agreement
 from pattern_acp.turn.data_read import DataRead
 from pattern_acp.turn.permissions import PolicyState
 from pattern_acp.turn.recorder import JournalRecorder

@@ -19,7 +19,7 @@ from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallV
 from pattern_acp.journal.events import Event, PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.mcp_servers.catalogue import FileTools
 from pattern_acp.mcp_servers.server import Server
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, Approver, PermissionAnswer, UserContact
+from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, Approver, PermissionAnswer, UserContact
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option, Overlap
 from pattern_acp.tools.base import ToolsAtClient

@@ -1,7 +1,7 @@
 """Slash commands about the project: /init writes AGENTS.md or memory into it, /review has changes judged, /code.
 
 Owns: what they take and ask, what the model reads of a review, and the answers of /code as Markdown with links that an
-editor opens. Must not know: how the code map is made or answers, or what is drafted from it (`codemap.overview`).
+editor opens. Must not know: how the code map is made or answers, or what is drafted from it (`codemap.brief`).
 """
 
 import json
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 from msgspec.structs import replace
 
-from pattern_acp.codemap.overview import agents_file, overview
+from pattern_acp.codemap.brief import agents_file, overview
 from pattern_acp.commands.document import Body, Paragraph, Part, Result, Said
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
-from pattern_acp.context.history import add_context
+from pattern_acp.context.builder import add_context
 from pattern_acp.context.instructions import role_of, with_memory
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import JsonObject

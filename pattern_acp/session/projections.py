@@ -42,7 +42,7 @@ from pattern_acp.policy.decision import Lifetime
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, revoke_grant, store_grant
 from pattern_acp.providers.history import CONTINUE_NOTES
 from pattern_acp.tasks.presence import note_task_turn
-from pattern_acp.trust.records import remove_agreement, store_agreement
+from pattern_acp.trust import remove_agreement, store_agreement
 from pattern_acp.turn.recorder import NewEvent
 
 

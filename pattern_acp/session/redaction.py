@@ -24,7 +24,7 @@ from pattern_acp.db.connection import Database, SqlValue, Transaction, read_file
 from pattern_acp.db.segment_files import FOLDER as SEGMENTS
 from pattern_acp.db.segment_files import SegmentReading, read_lines
 from pattern_acp.db.table_rows import columns_of, each_row, ordinary_tables
-from pattern_acp.definitions.sources import forget_in_sources, sources_with
+from pattern_acp.definitions.identity import forget_in_sources, sources_with
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.errors import BlockError, DatabaseError

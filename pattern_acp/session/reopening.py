@@ -9,11 +9,10 @@ from functools import partial
 
 from msgspec import Struct
 
-from pattern_acp.context.history import calls_of, history_of
-from pattern_acp.context.memory_notices import last_shown
+from pattern_acp.context.builder import calls_of, history_of, last_shown
 from pattern_acp.db.connection import Transaction
+from pattern_acp.definitions.identity import KeptSource, SourceDamagedError, read_sources
 from pattern_acp.definitions.personas import PersonaRef, is_typed, lower_mode
-from pattern_acp.definitions.sources import KeptSource, SourceDamagedError, read_sources
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.tool_calls import StopReason

@@ -38,7 +38,7 @@ from pattern_acp.journal.events import (
     TurnStarted,
 )
 from pattern_acp.journal.reader import Recorded
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.rewind import execution
 from pattern_acp.rewind.execution import Rewound
 from pattern_acp.rewind.forks import Fork, NothingInFrontError, fork_for, parts_here

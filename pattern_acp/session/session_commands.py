@@ -33,7 +33,7 @@ from pattern_acp.memory.merging import Side
 from pattern_acp.memory.service.forking import MergeResult, discard_fork, is_untouched, merge_fork, preview_merge
 from pattern_acp.memory.service.scope import PERSON, WriteContext
 from pattern_acp.memory.templates.loading import NO_TEMPLATES
-from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
+from pattern_acp.policy.decision import ApprovalOption, PermissionAnswer
 from pattern_acp.rewind.forks import ForkingMemory, fork_session
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.session.opening import memory_rules

@@ -23,7 +23,7 @@ from pattern_acp.domain.tool_calls import StopReason, TextContent, ToolCallStatu
 from pattern_acp.journal import leases
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.leases import Holder, Lease
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.registry import Sessions
 from pattern_acp.session.reopening import Reopening

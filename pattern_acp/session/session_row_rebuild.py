@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
-from pattern_acp.context.history import history_of
+from pattern_acp.context.builder import history_of
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import JournalError

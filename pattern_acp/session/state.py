@@ -13,16 +13,13 @@ from msgspec.structs import replace
 
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
 from pattern_acp.config.settings import Settings
-from pattern_acp.context.breaks import BreakDetector
-from pattern_acp.context.builder import MemoryView, ShortenedTexts
-from pattern_acp.context.history import history_of
-from pattern_acp.context.memory_notices import begins_memory, last_shown
-from pattern_acp.context.window import Calibration, MessageTokens
+from pattern_acp.context.builder import MemoryView, ShortenedTexts, begins_memory, history_of, last_shown
+from pattern_acp.context.window import BreakDetector, Calibration, MessageTokens
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.definitions.commands import CommandDefinition
+from pattern_acp.definitions.identity import KeptSource
 from pattern_acp.definitions.personas import PersonaRef
 from pattern_acp.definitions.skills import SkillDefinition
-from pattern_acp.definitions.sources import KeptSource
 from pattern_acp.domain.clock import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part
 from pattern_acp.domain.project_parts import PartKind, digest_of_parts
@@ -43,12 +40,12 @@ from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.grant_matching import Grant
-from pattern_acp.policy.subagent_policy import SubagentLimits
+from pattern_acp.policy.layers import SubagentLimits
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm, ToolSpec
 from pattern_acp.session.options import Overlap
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.skill import LoadSkill, WriteSkill
-from pattern_acp.trust.records import Agreement
+from pattern_acp.trust import Agreement
 from pattern_acp.turn.budget import Limits
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.permissions import PolicyState
@@ -228,7 +225,7 @@ class FolderTrust(Struct):
         if not self.offer.parts:
             return "its files, trusted" if self.granted else ""
         # Late, as below: most folders bring nothing.
-        from pattern_acp.trust.records import count_parts
+        from pattern_acp.trust import count_parts
 
         return f"{count_parts(self.offer.parts)}, {'trusted' if self.granted else 'not trusted'}"
 

@@ -29,12 +29,12 @@ from pattern_acp.journal.events import (
     FolderTrustDecided,
 )
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
-from pattern_acp.policy.approver import ApprovalOption, PermissionAnswer
+from pattern_acp.policy.decision import ApprovalOption, PermissionAnswer
 from pattern_acp.session.definition_pins import drift_of, take_definitions, tell_drift
 from pattern_acp.session.ports import RecordedQuestion, recorded_question
 from pattern_acp.session.projections import follow_trust
 from pattern_acp.session.state import FolderTrust
-from pattern_acp.trust.records import Agreement, count_parts, describe_parts, list_agreements, load_agreement
+from pattern_acp.trust import Agreement, count_parts, describe_parts, list_agreements, load_agreement
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ async def _agreement(database: Database, root: str) -> Agreement | None:
 
 
 async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None) -> bool:
-    from pattern_acp.trust.records import count_parts, describe_changes, describe_parts
+    from pattern_acp.trust import count_parts, describe_changes, describe_parts
 
     trust = session.trust
     parts, digest = trust.offer.parts, trust.digest

@@ -20,9 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.commands.slash import COMMANDS, Typed, command_of
-from pattern_acp.context.builder import MemoryView, build_request, note_section
-from pattern_acp.context.history import add_context
-from pattern_acp.context.memory_notices import known_memory
+from pattern_acp.context.builder import MemoryView, add_context, build_request, known_memory, note_section
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import IdFactory, MessageId, TurnId, local_moment
@@ -37,7 +35,7 @@ from pattern_acp.journal.turn_ends import InterruptedEnd, TurnFailure, close_int
 from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ProviderRequest
-from pattern_acp.providers.errors import ProviderAuthError
+from pattern_acp.providers.http_errors import ProviderAuthError
 from pattern_acp.session.activity_summary import catch_up_at_start
 from pattern_acp.session.attachments import given_files, with_files
 from pattern_acp.session.budgets import BudgetGate

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pattern_acp.context.builder import long_text
-from pattern_acp.context.history import result_text
+from pattern_acp.context.builder import long_text, result_text
 from pattern_acp.context.window import text_limit
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import SessionId, TurnId
@@ -32,10 +31,10 @@ from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits
 from pattern_acp.turn.checks import ConfiguredChecks
 from pattern_acp.turn.permissions import PermissionChecker, circumstances_of
 from pattern_acp.turn.tool_runner import ToolRunner, WorkAhead
-from pattern_acp.workspace.noted_files import ObservedFiles, TrackedFiles
+from pattern_acp.workspace.snapshots import ObservedFiles, TrackedFiles
 
 if TYPE_CHECKING:
-    from pattern_acp.policy.approver import UserQuestion
+    from pattern_acp.policy.decision import UserQuestion
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.undo import AgentHistory

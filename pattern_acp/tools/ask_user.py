@@ -14,7 +14,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind
-from pattern_acp.policy.approver import UserQuestion
+from pattern_acp.policy.decision import UserQuestion
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolInputError, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments

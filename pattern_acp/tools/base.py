@@ -21,7 +21,7 @@ from pattern_acp.domain.clock import SessionId, ToolCallId, TurnId, day_of
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.domain.tool_calls import Location, Plan, ToolContent, ToolKind
-from pattern_acp.policy.approver import Wording
+from pattern_acp.policy.decision import Wording
 from pattern_acp.policy.paths import protection, protection_of_names
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.workspace.files import FileSystem
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pattern_acp.workspace.git import FileDiff
 
 if TYPE_CHECKING:
-    from pattern_acp.policy.approver import UserQuestion
+    from pattern_acp.policy.decision import UserQuestion
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.model import CodeLocation, FileEdits, Span

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio.to_thread
 from msgspec import Struct
 
-from pattern_acp.codemap.find import targets_named
+from pattern_acp.codemap.lookups import targets_named
 from pattern_acp.codemap.model import Symbol
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.access import Access, ReadPath

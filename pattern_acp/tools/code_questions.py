@@ -26,7 +26,7 @@ from pattern_acp.codemap.callers import (
     symbols_changed,
     uses_of,
 )
-from pattern_acp.codemap.find import FILE_KIND, FindQuery, find, targets_named
+from pattern_acp.codemap.lookups import FILE_KIND, FindQuery, find, targets_named
 from pattern_acp.codemap.model import FileRecord, IndexProgress, Symbol, SymbolKind
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.paths import is_within

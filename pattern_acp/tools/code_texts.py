@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from pattern_acp.codemap.brief import BriefFile, FileOutline, FolderOutline, OutlineLine
 from pattern_acp.codemap.callers import ReachedFile, Use
-from pattern_acp.codemap.find import FindAnswer, SymbolHit, Targets
+from pattern_acp.codemap.lookups import FindAnswer, SymbolHit, Targets
 from pattern_acp.codemap.model import FileRecord, Judgement, Symbol
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.paths import display_path

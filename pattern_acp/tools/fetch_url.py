@@ -27,7 +27,7 @@ from pattern_acp.tools.base import (
     WrongTargetError,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.web.pages import HTML_CHARACTERS, FetchedPage, Site, is_html, is_text, markdown_of, text_of
+from pattern_acp.web import HTML_CHARACTERS, FetchedPage, Site, is_html, is_text, markdown_of, text_of
 from pattern_acp.workspace.images import image_of
 
 KEPT_PAGES = 32

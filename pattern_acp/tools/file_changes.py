@@ -22,7 +22,7 @@ from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.targets import CodeTarget, confirm_target
 from pattern_acp.workspace.errors import FileChangedError, FileMissingError
 from pattern_acp.workspace.files import TextFile
-from pattern_acp.workspace.unfinished_writes import temporary_beside
+from pattern_acp.workspace.local_files import temporary_beside
 
 SENTENCE_ROOM = 400
 """Characters of a result reserved for the sentences round a file's text."""

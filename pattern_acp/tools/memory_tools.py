@@ -40,7 +40,7 @@ from pattern_acp.memory.service.access import (
     MemoryHit,
 )
 from pattern_acp.memory.service.search import day_bounds, repeats, without_repeats
-from pattern_acp.policy.approver import Wording
+from pattern_acp.policy.decision import Wording
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     NotAvailableError,

@@ -24,10 +24,10 @@ from pattern_acp.tools.schema import argument_names
 from pattern_acp.tools.session_search import SearchSessions
 from pattern_acp.tools.task import TaskTool
 from pattern_acp.tools.update_plan import UpdatePlan
-from pattern_acp.web.pages import Pages
+from pattern_acp.web import Pages
 
 if TYPE_CHECKING:
-    from pattern_acp.web.searching import WebSearcher
+    from pattern_acp.web import WebSearcher
 
 TASK_TOOL = "task"
 """Name of the tool that only sessions with tasks in sight are offered."""

@@ -15,7 +15,7 @@ from pattern_acp.domain.tool_calls import LinkContent, TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.web.searching import WebResult, WebSearcher
+from pattern_acp.web import WebResult, WebSearcher
 
 EXCERPT = 600
 """Characters of one result's text."""

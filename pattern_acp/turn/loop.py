@@ -8,7 +8,7 @@ import anyio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pattern_acp.context.history import add_context
+from pattern_acp.context.builder import add_context
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.argument_repair import meant_name
 from pattern_acp.domain.clock import IdFactory, MessageId, ToolCallId, TurnId
@@ -20,7 +20,8 @@ from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ContextAdded, MessageRecorded, ModelRequested, UsageReported
 from pattern_acp.journal.turn_ends import TurnFailure
 from pattern_acp.providers.base import WINDOW_FULL, ModelInfo, Provider, ProviderRequest, ProviderStop, Stopped
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.history import CONTINUE_CUT_NOTE, CONTINUE_NOTE, CONTINUE_NOTES
+from pattern_acp.providers.http_errors import (
     EMPTY,
     ContextTooLongError,
     EmptyAnswerError,
@@ -28,7 +29,6 @@ from pattern_acp.providers.errors import (
     ProviderRequestError,
     ProviderStalledError,
 )
-from pattern_acp.providers.history import CONTINUE_CUT_NOTE, CONTINUE_NOTE, CONTINUE_NOTES
 from pattern_acp.providers.retry import RetryPolicy, without_advice
 from pattern_acp.turn.budget import CUT_STOP, UNREAD_STOP, Budget
 from pattern_acp.turn.events import TextStreamed

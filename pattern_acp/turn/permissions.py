@@ -32,11 +32,20 @@ from pattern_acp.journal.events import (
     RecordedPolicy,
     RecordedRule,
 )
-from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer, Wording
-from pattern_acp.policy.decision import Basis, Circumstances, ClaimElsewhere, Decision, Mode, Verdict
+from pattern_acp.policy.decision import (
+    ApprovalRequest,
+    Approver,
+    Basis,
+    Circumstances,
+    ClaimElsewhere,
+    Decision,
+    Mode,
+    PermissionAnswer,
+    Verdict,
+    Wording,
+)
 from pattern_acp.policy.grant_matching import NOBODY, Grant, GrantOwner, approval_options, grant_for
-from pattern_acp.policy.layers import CLAIM_ADVICE, CLAIMED
-from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
+from pattern_acp.policy.layers import CLAIM_ADVICE, CLAIMED, UNLIMITED, SubagentLimits
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome, shown_name
 from pattern_acp.turn.budget import Budget, UserWaitTimer
 from pattern_acp.turn.data_read import DataRead

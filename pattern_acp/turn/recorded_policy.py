@@ -29,7 +29,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.policy.decision import Basis, Circumstances, ClaimElsewhere, Decision, Lifetime, Mode, Verdict
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
-from pattern_acp.policy.subagent_policy import SubagentLimits
+from pattern_acp.policy.layers import SubagentLimits
 
 _ACCESSES: dict[str, type[Struct]] = {each.__name__: each for each in get_args(Access)}
 

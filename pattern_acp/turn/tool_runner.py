@@ -39,7 +39,7 @@ from pattern_acp.domain.tool_calls import (
     ToolContent,
     ToolKind,
 )
-from pattern_acp.hooks.runner import HookVerdict, Opinion
+from pattern_acp.hooks import HookVerdict, Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
 from pattern_acp.policy.decision import ClaimElsewhere, Decision, Verdict
 from pattern_acp.policy.layers import CLAIMED

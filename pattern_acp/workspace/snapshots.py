@@ -1,8 +1,8 @@
-"""States of files: taking one, and putting a path back into one.
+"""States of files: taking one, putting a path back into one, and file systems that report their changes.
 
-Owns: bytes, permission bits and links of single paths, and the rule that nothing is written outside the roots, whatever
-links were put in the way meanwhile. Must not know: checkpoints, the journal, editors. All but `capture_all` blocks and
-belongs in a worker thread.
+Owns: bytes, permission bits and links of single paths, the rule that nothing is written outside the roots, whatever
+links were put in the way meanwhile, and the reports before and after each change. Must not know: checkpoints, the
+journal, editors, or who needs a report. All but `capture_all` blocks and belongs in a worker thread.
 
 Where the system has `openat` and its kin, every folder on the way is opened without following links, and the last step
 works in the opened folder, so that nothing can be swapped between a check and its use. Elsewhere (Windows) the way is
@@ -13,10 +13,13 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Protocol
 
+import anyio
+import anyio.to_thread
 from anyio import to_thread
 from msgspec import Struct
 
@@ -25,6 +28,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.paths import is_within, resolve_path
 from pattern_acp.domain.tool_calls import A_FOLDER, MISSING, FileState
 from pattern_acp.workspace.errors import NotRestoredError
+from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines
 
 FILE_BYTES = 10_000_000
 """Largest file whose content a checkpoint stores; a larger one is data that a session seldom writes itself."""
@@ -281,3 +285,98 @@ def _reason(error: OSError) -> str:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return "the disk is full"
     return error.strerror or str(error)
+
+
+AFTER_SECONDS = 0.4
+"""Longest time to inspect files after a cancelled change; a cancel is answered within 2 s (invariant 3)."""
+
+
+class ObservedFiles:
+    """`FileSystem` over another one; `note` gets the absolute paths of every change and returns at once."""
+
+    def __init__(self, inner: FileSystem, note: Callable[[Sequence[str]], None]) -> None:
+        self._inner = inner
+        self._note = note
+
+    async def read_text_file(self, path: str) -> TextFile:
+        """See `TextStore.read_text_file`."""
+        return await self._inner.read_text_file(path)
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """See `TextStore.read_lines`."""
+        return await self._inner.read_lines(path, window)
+
+    async def write_text_file(self, path: str, text: str) -> TextFile:
+        """See `TextStore.write_text_file`."""
+        try:
+            return await self._inner.write_text_file(path, text)
+        finally:
+            # Also after a failure: an editor may have written and failed to answer.
+            self._note((path,))
+
+    async def move_file(self, path: str, to: str) -> None:
+        """See `FileSystem.move_file`."""
+        await self._inner.move_file(path, to)
+        self._note((path, to))
+
+    async def remove_file(self, path: str) -> None:
+        """See `FileSystem.remove_file`."""
+        await self._inner.remove_file(path)
+        self._note((path,))
+
+
+class ChangeRecorder(Protocol):
+    """Stores the state of files before a change, and notes the one after it."""
+
+    async def before_change(self, paths: Sequence[str]) -> None:
+        """Store the state of these paths; when this raises, the change is not made."""
+        ...
+
+    async def after_change(self, paths: Sequence[str]) -> None:
+        """Note the new state of these paths."""
+        ...
+
+
+class TrackedFiles:
+    """`FileSystem` over another one that calls a `ChangeRecorder` before and after each change."""
+
+    def __init__(self, inner: FileSystem, keeper: ChangeRecorder) -> None:
+        self._inner = inner
+        self._keeper = keeper
+
+    async def read_text_file(self, path: str) -> TextFile:
+        """See `TextStore.read_text_file`."""
+        return await self._inner.read_text_file(path)
+
+    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
+        """See `TextStore.read_lines`."""
+        return await self._inner.read_lines(path, window)
+
+    async def write_text_file(self, path: str, text: str) -> TextFile:
+        """See `TextStore.write_text_file`."""
+        # A link is followed when it is written, so its target is the file that changes.
+        async with self._kept([await anyio.to_thread.run_sync(resolve_path, path)]):
+            return await self._inner.write_text_file(path, text)
+
+    async def move_file(self, path: str, to: str) -> None:
+        """See `FileSystem.move_file`."""
+        async with self._kept([path, to]):
+            await self._inner.move_file(path, to)
+
+    async def remove_file(self, path: str) -> None:
+        """See `FileSystem.remove_file`."""
+        async with self._kept([path]):
+            await self._inner.remove_file(path)
+
+    @asynccontextmanager
+    async def _kept(self, paths: Sequence[str]) -> AsyncGenerator[None, None]:
+        await self._keeper.before_change(paths)
+        try:
+            yield
+            await self._keeper.after_change(paths)
+        except BaseException as error:
+            # Changes until it failed or was cancelled count all the same.
+            hurries = isinstance(error, anyio.get_cancelled_exc_class())
+            with anyio.CancelScope(shield=hurries), anyio.move_on_after(AFTER_SECONDS if hurries else None):
+                await self._keeper.after_change(paths)
+            raise

@@ -8,7 +8,7 @@ from pattern_acp.domain.errors import ConfigError, InvalidRequestError, PatternE
 from pattern_acp.journal.codec import BadCursorError, LeaseHeldError
 from pattern_acp.journal.codec import MissingSessionError as UnknownRowError
 from pattern_acp.jsonrpc.messages import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteError
-from pattern_acp.providers.errors import ProviderAuthError
+from pattern_acp.providers.http_errors import ProviderAuthError
 from pattern_acp.session.ports import CredentialsError, UnknownSessionError
 
 

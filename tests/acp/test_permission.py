@@ -10,7 +10,7 @@ from pattern_acp.acp.updates import EditorAbilities
 from pattern_acp.domain.clock import MessageId, SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.turn.events import TextStreamed
 from tests.support.connected_editor import connected_editor
 from tests.support.constellation import FakeClock

@@ -22,7 +22,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.jsonrpc.messages import decode, encode_notification, encode_request, encode_result
-from pattern_acp.policy.approver import UserQuestion
+from pattern_acp.policy.decision import UserQuestion
 from tests.support.wire import WireJudge
 
 Values = st.SearchStrategy[Any]

@@ -22,7 +22,7 @@ from pattern_acp.journal.leases import host_name
 from pattern_acp.memory.mpnet_parts import RELEASE
 from pattern_acp.providers.scripted import ScriptStep
 from pattern_acp.recovery.checks import Finding, Health
-from pattern_acp.web.searching import key_owner
+from pattern_acp.web import key_owner
 from pattern_acp.workspace.worker_tree import NOTE, PREFIX
 from tests.support.model_server import Reply, serve_models
 from tests.support.serving import Home, temporary_home

@@ -8,9 +8,8 @@ from pattern_acp.cli.definitions import DefinitionDesk, diff, export, list_defin
 from pattern_acp.commands.document import markdown
 from pattern_acp.context.instructions import load_persona
 from pattern_acp.db.connection import Transaction
-from pattern_acp.definitions.identity import DefinitionSource, identity_of
+from pattern_acp.definitions.identity import DefinitionSource, encoded, identity_of, keep_source, note_source
 from pattern_acp.definitions.personas import Persona
-from pattern_acp.definitions.sources import encoded, keep_source, note_source
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.journal.events import DefinitionNoted
 from pattern_acp.journal.reader import newest_event, read_stream

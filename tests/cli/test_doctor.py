@@ -11,8 +11,8 @@ from inline_snapshot import snapshot
 from pattern_acp.bootstrap.diagnosis import Diagnosis
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.cli.arguments import Doctor
-from pattern_acp.cli.doctor import in_folder, run_doctor
 from pattern_acp.cli.rendering import lines_of, plain
+from pattern_acp.cli.setup import in_folder, run_doctor
 from pattern_acp.config.settings import Flags
 from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import SystemClock

@@ -13,7 +13,7 @@ from pattern_acp.codemap.callers import (
     symbols_changed,
     uses_of,
 )
-from pattern_acp.codemap.find import Targets, targets_named
+from pattern_acp.codemap.lookups import Targets, targets_named
 from pattern_acp.db.connection import Database
 from tests.support.code_index import code_index
 

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from pattern_acp.codemap.extract import SourceFacts, read_source
-from pattern_acp.codemap.grammars import LANGUAGES, header_language, is_test, language_of
+from pattern_acp.codemap.model import LANGUAGES, header_language, is_test, language_of
 
 PYTHON = r"""
 import os, p.q as r

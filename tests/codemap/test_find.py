@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.codemap.find import FindAnswer, FindQuery, Match, find
-from pattern_acp.codemap.lookups import name_under_test, qualified_parts, stem_of
+from pattern_acp.codemap.lookups import FindAnswer, FindQuery, Match, find, name_under_test, qualified_parts, stem_of
 from pattern_acp.db.connection import Database
 from tests.support.code_index import code_index
 

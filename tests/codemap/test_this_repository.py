@@ -8,7 +8,7 @@ import pytest
 import pattern_acp
 from pattern_acp.codemap.brief import brief
 from pattern_acp.codemap.callers import KnownCallers, impact_of, uses_of
-from pattern_acp.codemap.find import FindQuery, find, targets_named
+from pattern_acp.codemap.lookups import FindQuery, find, targets_named
 from pattern_acp.db.connection import Database
 from tests.support.code_index import code_index
 

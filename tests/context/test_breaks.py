@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from pattern_acp.context.breaks import BreakDetector
+from pattern_acp.context.window import BreakDetector
 from pattern_acp.providers.base import ToolForm
 from tests.support.conversations import request, user
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.config.settings import CompactionStrategy
+from pattern_acp.context.builder import history_of
 from pattern_acp.context.compaction import (
     OWN_WORDS_TOKENS,
     CompactionPlan,
@@ -22,7 +23,6 @@ from pattern_acp.context.compaction import (
     summary_text,
     units_of,
 )
-from pattern_acp.context.history import history_of
 from pattern_acp.context.window import messages_tokens
 from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import ImagePart, Message, Role, TextPart, ToolCallPart, ToolResultPart

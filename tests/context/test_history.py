@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pattern_acp.context.history import NO_RESULT, history_of
+from pattern_acp.context.builder import NO_RESULT, history_of
 from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
 from pattern_acp.domain.tool_calls import StopReason, ToolCallStatus

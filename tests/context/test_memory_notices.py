@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pattern_acp.context.builder import MemoryView
-from pattern_acp.context.history import history_of
-from pattern_acp.context.memory_notices import (
+from pattern_acp.context.builder import (
     RESTATE_CHARACTERS,
+    MemoryView,
     WriteNote,
     change_notices,
     changed_blocks,
+    history_of,
     is_worth_restating,
     known_memory,
     last_shown,

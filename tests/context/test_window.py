@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pattern_acp.config.settings import CompactionSettings, TurnSettings
-from pattern_acp.context.breaks import BreakDetector, changes
 from pattern_acp.context.window import (
     IMAGE_TOKENS,
+    BreakDetector,
     Calibration,
+    changes,
     does_not_fit,
     limits_of,
     messages_tokens,

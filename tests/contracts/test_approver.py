@@ -10,7 +10,7 @@ from pattern_acp.acp.client import EditorApprover, EditorView, FlushTimer
 from pattern_acp.acp.updates import EditorAbilities
 from pattern_acp.domain.clock import SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, Approver, PermissionAnswer
+from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, Approver, PermissionAnswer
 from tests.support.approver import ScriptedApprover
 from tests.support.connected_editor import connected_editor
 from tests.support.constellation import FakeClock

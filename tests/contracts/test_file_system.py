@@ -12,8 +12,7 @@ from pattern_acp.acp.editor_ports import EditorFileSystem, ServerFileSystem
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.mcp_servers.catalogue import FileTools
-from pattern_acp.mcp_servers.logins import LaunchContext
+from pattern_acp.mcp_servers.catalogue import FileTools, LaunchContext
 from pattern_acp.mcp_servers.server import Server, load_connect
 from pattern_acp.workspace.delegation import DelegatingFileSystem
 from pattern_acp.workspace.errors import FileMissingError

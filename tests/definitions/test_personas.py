@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from pattern_acp.context.instructions import BUILT_IN, known_personas, load_persona
+from pattern_acp.definitions.identity import decoded, encoded
 from pattern_acp.definitions.personas import Persona, lower_mode, persona_of
-from pattern_acp.definitions.sources import decoded, encoded
 from pattern_acp.domain.errors import ConfigError
 
 HEAD = """---

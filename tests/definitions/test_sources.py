@@ -8,20 +8,21 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.migrate import load_migrations, migrate
 from pattern_acp.definitions.collection import find_definitions
-from pattern_acp.definitions.identity import DefinitionSource, identity_of
-from pattern_acp.definitions.skills import kept_skill, read_skill_file, skill_sources
-from pattern_acp.definitions.sources import (
+from pattern_acp.definitions.identity import (
+    DefinitionSource,
     SourceDamagedError,
     decoded,
     drop_damaged_sources,
     encoded,
     forget_in_sources,
+    identity_of,
     keep_source,
     list_sources,
     missing_sources,
     read_sources,
     sources_with,
 )
+from pattern_acp.definitions.skills import kept_skill, read_skill_file, skill_sources
 from pattern_acp.domain.access import Actor, Origin, TrustTier
 from pattern_acp.journal.events import SessionClosed
 from pattern_acp.journal.writer import append

@@ -12,7 +12,7 @@ from pattern_acp.bootstrap.credentials import StoredLogins
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.config.settings import Flags
 from pattern_acp.jsonrpc.messages import AUTH_REQUIRED
-from pattern_acp.mcp_servers.logins import Login
+from pattern_acp.mcp_servers.catalogue import Login
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.editor import JsonDict
 from tests.support.model_server import Reply, serve_models

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.cli.chat.glyphs import UNICODE
+from pattern_acp.cli.chat.screen import UNICODE
 from tests.support.process import COMMAND, agent_environment, write_script
 from tests.support.tmux import TmuxScreen, tmux_screen
 

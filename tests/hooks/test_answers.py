@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.hooks.runner import TEXT_CHARACTERS, HookAnswer, HookVerdict, answer_of, together
+from pattern_acp.hooks import TEXT_CHARACTERS, HookAnswer, HookVerdict, answer_of, together
 
 
 def said(answer: JsonObject, event: str = "PreToolUse") -> HookAnswer:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.hooks.runner import input_for_hook, input_from_hook, matches, theirs
+from pattern_acp.hooks import input_for_hook, input_from_hook, matches, theirs
 
 FOLDER = "/work"
 

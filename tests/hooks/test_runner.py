@@ -6,7 +6,7 @@ import anyio
 
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import HookSettings
-from pattern_acp.hooks.runner import HookRunner, HookVerdict
+from pattern_acp.hooks import HookRunner, HookVerdict
 from pattern_acp.workspace.shell import shell_command
 from tests.support.passing_time import passing
 

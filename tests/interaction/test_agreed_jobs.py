@@ -8,7 +8,7 @@ from typing import LiteralString, cast
 import pytest
 from msgspec.structs import replace
 
-from pattern_acp.cli.jobs import JobDesk, list_jobs, receipt, show, verify
+from pattern_acp.cli.board import JobDesk, list_jobs, receipt, show, verify
 from pattern_acp.commands.document import markdown
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Transaction
@@ -22,7 +22,7 @@ from pattern_acp.journal.events import JobMoved, JobQuoted, JobSettled, Permissi
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.base import UsageKnown
-from pattern_acp.providers.errors import ProviderAuthError
+from pattern_acp.providers.http_errors import ProviderAuthError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.job_review import shown_lines
 from tests.support.agent import RunningAgent, running_agent

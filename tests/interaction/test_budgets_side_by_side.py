@@ -6,7 +6,7 @@ from pattern_acp.config.settings import Settings
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import ModelRequested, PermissionAsked, SubagentRecorded, UsageReported
 from pattern_acp.providers.base import UsageKnown
-from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
+from pattern_acp.providers.http_errors import ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import choose

@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from pattern_acp.context.history import history_of
+from pattern_acp.context.builder import history_of
 from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import CheckpointTaken, MessageRecorded, ToolCallFinished, TurnEnded, TurnStarted
 from pattern_acp.jsonrpc.messages import RpcError

@@ -6,7 +6,7 @@ from pattern_acp.config.settings import BudgetSettings, Settings
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.journal.events import MessageRecorded, UsageReported
 from pattern_acp.providers.base import ProviderStop, Stopped, TextDelta, UsageKnown
-from pattern_acp.providers.errors import ProviderConnectionError, ProviderOverloadedError
+from pattern_acp.providers.http_errors import ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptStep, ScriptUsage
 from tests.support.agent import running_agent
 from tests.support.heard import conversation

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from pattern_acp.cli.jobs import JobDesk, verify
+from pattern_acp.cli.board import JobDesk, verify
 from pattern_acp.cli.journal import current_means
 from pattern_acp.commands.document import markdown
 from pattern_acp.config.settings import DelegateSettings, JobSettings, Settings

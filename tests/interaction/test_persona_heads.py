@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.context.instructions import load_persona
+from pattern_acp.definitions.identity import read_sources
 from pattern_acp.definitions.personas import Persona
-from pattern_acp.definitions.sources import read_sources
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose

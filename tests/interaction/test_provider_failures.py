@@ -6,7 +6,7 @@ from pattern_acp.config.settings import Settings, TurnSettings
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.journal.events import ErrorReported, MessageRecorded, TurnEnded
 from pattern_acp.jsonrpc.messages import RemoteError
-from pattern_acp.providers import errors
+from pattern_acp.providers import http_errors
 from pattern_acp.providers.base import ProviderStop
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
@@ -19,14 +19,14 @@ from tests.support.turns import events_of, of_type, prompting, unpaired_calls
 NO_RETRIES = Settings(editor_deadline_seconds=30, turn=TurnSettings(stream_retries=0))
 
 FAILURES: list[ProviderError] = [
-    errors.ProviderConnectionError("The provider could not be reached; check the network."),
-    errors.ProviderStalledError("Nothing came for 90 s; try again."),
-    errors.ProviderOverloadedError("The provider is overloaded; try again later.", 1_000),
-    errors.ProviderRequestError("The provider does not know the model; choose another."),
-    errors.ContextTooLongError("The conversation is too long for the model; start a new session."),
-    errors.ProviderProtocolError("The answer was HTML; check base_url."),
-    errors.EmptyAnswerError("The model gave an empty answer; prompt again."),
-    errors.ContentFilteredError("The provider's filter refused the prompt; put it differently."),
+    http_errors.ProviderConnectionError("The provider could not be reached; check the network."),
+    http_errors.ProviderStalledError("Nothing came for 90 s; try again."),
+    http_errors.ProviderOverloadedError("The provider is overloaded; try again later.", 1_000),
+    http_errors.ProviderRequestError("The provider does not know the model; choose another."),
+    http_errors.ContextTooLongError("The conversation is too long for the model; start a new session."),
+    http_errors.ProviderProtocolError("The answer was HTML; check base_url."),
+    http_errors.EmptyAnswerError("The model gave an empty answer; prompt again."),
+    http_errors.ContentFilteredError("The provider's filter refused the prompt; put it differently."),
 ]
 
 
@@ -53,7 +53,7 @@ async def test_a_failure_is_a_visible_message_and_an_ordinary_end(failure: Provi
 
 
 async def test_a_failure_after_a_tool_call_keeps_the_call_and_its_result():
-    failure = errors.ProviderOverloadedError("The provider is overloaded; try again later.")
+    failure = http_errors.ProviderOverloadedError("The provider is overloaded; try again later.")
     model = ScriptedProvider([says("Let me see.") + calls("list_directory", path="."), (failure,), says("Here again.")])
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
@@ -68,7 +68,7 @@ async def test_a_failure_after_a_tool_call_keeps_the_call_and_its_result():
 
 
 async def test_a_failure_in_the_middle_of_the_stream_keeps_what_came():
-    failure = errors.ProviderProtocolError("The stream broke in the middle of an event.")
+    failure = http_errors.ProviderProtocolError("The stream broke in the middle of an event.")
     model = ScriptedProvider([(*says("Half an "), failure), says("Here again.")])
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
@@ -80,7 +80,7 @@ async def test_a_failure_in_the_middle_of_the_stream_keeps_what_came():
 
 
 async def test_refused_credentials_are_a_message_and_then_an_error_that_names_the_variable():
-    failure = errors.ProviderAuthError("The key in ANTHROPIC_API_KEY was refused; set another one.")
+    failure = http_errors.ProviderAuthError("The key in ANTHROPIC_API_KEY was refused; set another one.")
     model = ScriptedProvider([(*says("I "), failure), says("Here again.")])
     async with running_agent(model) as agent:
         session = await agent.editor.open_session(str(agent.folder))
@@ -184,7 +184,7 @@ async def test_a_fault_of_ours_is_a_visible_message_and_the_session_goes_on():
 
 async def test_a_failure_while_another_prompt_waits_lets_it_run():
     waits = gate()
-    failure = errors.ProviderConnectionError("The provider could not be reached; check the network.")
+    failure = http_errors.ProviderConnectionError("The provider could not be reached; check the network.")
     async with running_agent(ScriptedProvider([(waits, failure), says("Here again.")])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
         async with prompting(agent.editor, session) as flight:

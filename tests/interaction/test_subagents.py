@@ -23,7 +23,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.providers.base import ProviderRequest, ProviderStop, Stopped, TextDelta, UsageKnown
-from pattern_acp.providers.errors import ContextTooLongError
+from pattern_acp.providers.http_errors import ContextTooLongError
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.session import AT_ONCE
 from tests.support.agent import RunningAgent, running_agent

@@ -22,7 +22,7 @@ from pattern_acp.journal.events import ErrorReported, TurnStarted
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.writer import append
 from pattern_acp.jsonrpc.messages import RemoteError
-from pattern_acp.providers import errors
+from pattern_acp.providers import http_errors
 from pattern_acp.providers.base import ProviderStop
 from pattern_acp.providers.scripted import ScriptedProvider, ScriptGate
 from tests.support.agent import RunningAgent, running_agent
@@ -84,16 +84,16 @@ CUT_CALL: Turn = calls("read_file", path="a.txt") + stops(ProviderStop.MAX_TOKEN
 LOOP: Turn = calls("read_file", path="not-there.txt")
 
 WAYS: Mapping[str, Way] = {
-    "refused key": raising(errors.ProviderAuthError("Set a key.")),
-    "unreachable": raising(errors.ProviderConnectionError("Check the network.")),
-    "silent": raising(errors.ProviderStalledError("Nothing came.")),
-    "slow": raising(errors.ProviderTooSlowError("It took too long.")),
-    "overloaded": raising(errors.ProviderOverloadedError("Later.", 1_000)),
-    "no model left": raising(errors.NoModelLeftError("All are out.")),
-    "refused request": raising(errors.ProviderRequestError("There is no such model.")),
-    "garbage": raising(errors.ProviderProtocolError("That was HTML.")),
-    "filtered prompt": raising(errors.ContentFilteredError("Put it differently.")),
-    "too long for the provider": raising(errors.ContextTooLongError("Shorten it.")),
+    "refused key": raising(http_errors.ProviderAuthError("Set a key.")),
+    "unreachable": raising(http_errors.ProviderConnectionError("Check the network.")),
+    "silent": raising(http_errors.ProviderStalledError("Nothing came.")),
+    "slow": raising(http_errors.ProviderTooSlowError("It took too long.")),
+    "overloaded": raising(http_errors.ProviderOverloadedError("Later.", 1_000)),
+    "no model left": raising(http_errors.NoModelLeftError("All are out.")),
+    "refused request": raising(http_errors.ProviderRequestError("There is no such model.")),
+    "garbage": raising(http_errors.ProviderProtocolError("That was HTML.")),
+    "filtered prompt": raising(http_errors.ContentFilteredError("Put it differently.")),
+    "too long for the provider": raising(http_errors.ContextTooLongError("Shorten it.")),
     "empty": Way("provider.answer-empty", ((),)),
     "cut connection": Way("provider.interrupted", (says("Half") + stops(ProviderStop.INTERRUPTED),) * 5),
     "cut answer": Way("provider.answer-cut", (says("Half") + stops(ProviderStop.MAX_TOKENS),) * 3),

@@ -21,7 +21,7 @@ from pattern_acp.journal.events import (
     SubagentRecorded,
     WorkerReady,
 )
-from pattern_acp.policy.subagent_policy import IN_VIEW
+from pattern_acp.policy.layers import IN_VIEW
 from pattern_acp.providers.base import UsageKnown
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.subagents.background import background_of

@@ -31,8 +31,8 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.discovery import fetch_models
-from pattern_acp.providers.errors import ContextTooLongError
 from pattern_acp.providers.http import HttpClient
+from pattern_acp.providers.http_errors import ContextTooLongError
 from pattern_acp.providers.rate_limiter import RateLimiters
 from pattern_acp.providers.registry import build_wire
 from pattern_acp.providers.retry import RetryPolicy

@@ -2,8 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.config.settings import McpServerSettings
-from pattern_acp.mcp_servers.catalogue import RemoteTool, news_of, pin_of
-from pattern_acp.mcp_servers.logins import LaunchContext
+from pattern_acp.mcp_servers.catalogue import LaunchContext, RemoteTool, news_of, pin_of
 from pattern_acp.mcp_servers.server import Server
 from tests.support.mcp_fakes import means
 

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import McpOAuthSettings, McpServerSettings
 from pattern_acp.domain.errors import SignInError
-from pattern_acp.mcp_servers.catalogue import ServerError
-from pattern_acp.mcp_servers.logins import Login, can_login, login_key
+from pattern_acp.mcp_servers.catalogue import Login, ServerError, can_login, login_key
 from pattern_acp.mcp_servers.server import Server, ServerState
 from pattern_acp.mcp_servers.sign_in import may_be_asked, sign_in
 from tests.support.mcp_fakes import hosted, silent

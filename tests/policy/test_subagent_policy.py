@@ -17,7 +17,7 @@ from pattern_acp.domain.access import (
 )
 from pattern_acp.policy.decide import Mode, Verdict, decide
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
-from pattern_acp.policy.subagent_policy import UNLIMITED, SubagentLimits
+from pattern_acp.policy.layers import UNLIMITED, SubagentLimits
 
 ROOTS = ("/w",)
 PLACES = st.sampled_from(["/w/a.py", "/w/src/b.py", "/w/srcfile", "/w/.git/config", "/etc/hosts"])

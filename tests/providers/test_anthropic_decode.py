@@ -17,14 +17,14 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.event_streams import SseEvent
+from pattern_acp.providers.http_errors import (
     ContextTooLongError,
     ProviderAuthError,
     ProviderConnectionError,
     ProviderOverloadedError,
     ProviderProtocolError,
 )
-from pattern_acp.providers.event_streams import SseEvent
 
 SETTINGS = ProviderSettings("mine", "anthropic", api_key_env="MINE_KEY")
 

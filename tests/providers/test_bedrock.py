@@ -30,14 +30,14 @@ from pattern_acp.providers.base import (
 )
 from pattern_acp.providers.catalogue import describe, vendor_name
 from pattern_acp.providers.endpoints import HttpRequest
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.http import Deadlines, HttpClient
+from pattern_acp.providers.http_errors import (
     ProviderAuthError,
     ProviderConnectionError,
     ProviderOverloadedError,
     ProviderProtocolError,
     ProviderRequestError,
 )
-from pattern_acp.providers.http import Deadlines, HttpClient
 from pattern_acp.providers.keys import SignedProvider
 from pattern_acp.providers.rate_limiter import RateLimiters
 from pattern_acp.providers.registry import build_wire

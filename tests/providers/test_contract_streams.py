@@ -25,8 +25,8 @@ from pattern_acp.providers.base import (
     ToolSpec,
     UsageKnown,
 )
-from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionError, ProviderProtocolError
 from pattern_acp.providers.event_streams import SseEvent
+from pattern_acp.providers.http_errors import EmptyAnswerError, ProviderConnectionError, ProviderProtocolError
 from pattern_acp.providers.scripted import ScriptStep, ScriptUsage
 from pattern_acp.turn.stream_reader import MessageAssembly
 from tests.support.conversations import request, results, user

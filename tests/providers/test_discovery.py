@@ -16,7 +16,7 @@ from pattern_acp.providers.discovery import (
     parse_gemini_models,
     parse_models,
 )
-from pattern_acp.providers.errors import ProviderError, ProviderProtocolError
+from pattern_acp.providers.http_errors import ProviderError, ProviderProtocolError
 from tests.support.model_server import real_http, serve_models
 from tests.support.web_server import Answer, web_server
 

@@ -20,7 +20,8 @@ from pattern_acp.providers.base import (
     ThoughtLevel,
     TokenCounter,
 )
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.fallback import FallbackProvider
+from pattern_acp.providers.http_errors import (
     ContentFilteredError,
     ContextTooLongError,
     EmptyAnswerError,
@@ -33,7 +34,6 @@ from pattern_acp.providers.errors import (
     ProviderStalledError,
     ProviderTooSlowError,
 )
-from pattern_acp.providers.fallback import FallbackProvider
 from pattern_acp.providers.registry import Providers
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.conversations import request, user

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import Wire
 from pattern_acp.domain.errors import ProviderError
-from pattern_acp.providers import errors
+from pattern_acp.providers import http_errors
 from pattern_acp.providers.base import (
     ProviderEvent,
     ProviderStop,
@@ -100,27 +100,29 @@ async def test_a_stream_that_is_cut_anywhere_is_tried_again_or_ends_as_interrupt
             assert complete.text.startswith(got.text)
             if got.error is not None:
                 assert got.text == "", cut
-                assert isinstance(got.error, errors.ProviderConnectionError | errors.ProviderProtocolError), cut
-                assert isinstance(got.error, errors.ProviderProtocolError) or got.asked == 5, cut
+                assert isinstance(got.error, http_errors.ProviderConnectionError | http_errors.ProviderProtocolError), (
+                    cut
+                )
+                assert isinstance(got.error, http_errors.ProviderProtocolError) or got.asked == 5, cut
             else:
                 assert got.stop in {ProviderStop.INTERRUPTED, ProviderStop.TOOL_CALLS}, cut
                 assert got.asked == 1 or not got.text, cut
 
 
 STATUSES: Sequence[tuple[bytes, type[ProviderError], int]] = (
-    (http_answer(b"{}", status=429, content_type="application/json"), errors.ProviderOverloadedError, 5),
-    (http_answer(b"{}", status=429, more="retry-after: 3\r\n"), errors.ProviderOverloadedError, 5),
-    (http_answer(b"{}", status=429, more="retry-after: 900\r\n"), errors.ProviderOverloadedError, 1),
-    (http_answer(b"<html>", status=500, content_type="text/html"), errors.ProviderOverloadedError, 5),
-    (http_answer(b"", status=529), errors.ProviderOverloadedError, 5),
-    (http_answer(b"<html>Sign in</html>", content_type="text/html"), errors.ProviderProtocolError, 1),
-    (http_answer(b"{}", content_type="application/json"), errors.ProviderProtocolError, 1),
-    (http_answer(b"", status=302, more="location: http://127.0.0.1:1/\r\n"), errors.ProviderRequestError, 1),
-    (http_answer(b"data: " + b"x" * (9 * 1024 * 1024)), errors.ProviderProtocolError, 1),
-    (http_answer(b"data: \xff\xfe\n\n"), errors.ProviderProtocolError, 1),
-    (http_answer(b""), errors.ProviderConnectionError, 5),
-    (b"", errors.ProviderConnectionError, 5),
-    (b"SSH-2.0-OpenSSH_9.6\r\n", errors.ProviderConnectionError, 5),
+    (http_answer(b"{}", status=429, content_type="application/json"), http_errors.ProviderOverloadedError, 5),
+    (http_answer(b"{}", status=429, more="retry-after: 3\r\n"), http_errors.ProviderOverloadedError, 5),
+    (http_answer(b"{}", status=429, more="retry-after: 900\r\n"), http_errors.ProviderOverloadedError, 1),
+    (http_answer(b"<html>", status=500, content_type="text/html"), http_errors.ProviderOverloadedError, 5),
+    (http_answer(b"", status=529), http_errors.ProviderOverloadedError, 5),
+    (http_answer(b"<html>Sign in</html>", content_type="text/html"), http_errors.ProviderProtocolError, 1),
+    (http_answer(b"{}", content_type="application/json"), http_errors.ProviderProtocolError, 1),
+    (http_answer(b"", status=302, more="location: http://127.0.0.1:1/\r\n"), http_errors.ProviderRequestError, 1),
+    (http_answer(b"data: " + b"x" * (9 * 1024 * 1024)), http_errors.ProviderProtocolError, 1),
+    (http_answer(b"data: \xff\xfe\n\n"), http_errors.ProviderProtocolError, 1),
+    (http_answer(b""), http_errors.ProviderConnectionError, 5),
+    (b"", http_errors.ProviderConnectionError, 5),
+    (b"SSH-2.0-OpenSSH_9.6\r\n", http_errors.ProviderConnectionError, 5),
 )
 
 
@@ -144,7 +146,7 @@ async def test_silence_is_ended_by_its_limit_before_and_after_the_first_byte(wir
             got = await it.ask(*pieces)
             # Not `asked`: on a busy machine the limit may be over before the server has read the request.
             again = [event for event in got.events if isinstance(event, Retrying)]
-            assert (type(got.error), len(again)) == (errors.ProviderStalledError, 1)
+            assert (type(got.error), len(again)) == (http_errors.ProviderStalledError, 1)
 
 
 @wires
@@ -194,7 +196,7 @@ def replace_id(step: ScriptStep) -> ScriptStep:
 async def test_a_server_that_speaks_no_tls_and_a_name_that_is_none_cannot_be_reached(wire: Wire, address: str):
     async with line(wire, address=address, limits=Deadlines(connect=0.05)) as it:
         got = await it.ask(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    assert isinstance(got.error, errors.ProviderConnectionError)
+    assert isinstance(got.error, http_errors.ProviderConnectionError)
     assert "cannot be reached" in str(got.error)
 
 
@@ -218,7 +220,7 @@ async def test_a_redirect_takes_the_key_nowhere(wire: Wire):
     async with serve_faults() as elsewhere, line(wire, key=secret) as it:
         for status in (301, 302, 303, 307, 308):
             got = await it.ask(http_answer(b"", status=status, more=f"location: {elsewhere.url}/v1\r\n"))
-            assert (type(got.error), got.asked) == (errors.ProviderRequestError, 1)
+            assert (type(got.error), got.asked) == (http_errors.ProviderRequestError, 1)
             assert "base_url" in str(got.error)
             assert secret not in str(got.error)
         assert elsewhere.asked == 0
@@ -240,7 +242,7 @@ async def test_bytes_that_are_no_utf8_become_replacement_characters_wherever_the
 async def test_an_answer_of_nothing_is_told_and_not_tried_again(wire: Wire):
     async with line(wire) as it:
         got = await it.ask(http_answer(stream_of(wire, [ScriptStep(stop="end")])))
-    assert (type(got.error), got.asked) == (errors.EmptyAnswerError, 1)
+    assert (type(got.error), got.asked) == (http_errors.EmptyAnswerError, 1)
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +278,7 @@ async def test_a_certificate_that_is_not_trusted_is_named_as_such_before_the_key
     async with serve_faults(stranger) as server, line(wire, address=f"https://127.0.0.1:{server.port}") as it:
         got = await it.ask()
         assert server.asked == 0
-    assert isinstance(got.error, errors.ProviderConnectionError)
+    assert isinstance(got.error, http_errors.ProviderConnectionError)
     assert "certificate" in str(got.error)
     assert "SSL_CERT_FILE" in str(got.error)
     assert len([event for event in got.events if isinstance(event, Retrying)]) == 4

@@ -8,7 +8,7 @@ import pytest
 from pattern_acp.config.settings import Wire
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.base import ProviderEvent, ProviderStop, Stopped, TextDelta, ToolCallBegun
-from pattern_acp.providers.errors import EmptyAnswerError, ProviderConnectionError, ProviderOverloadedError
+from pattern_acp.providers.http_errors import EmptyAnswerError, ProviderConnectionError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.conversations import request, user
 from tests.support.wires import WIRES, decoder_for, read, stream_of

@@ -19,14 +19,14 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.event_streams import SseEvent
+from pattern_acp.providers.gemini import GeminiDecoder
+from pattern_acp.providers.http_errors import (
     ContentFilteredError,
     EmptyAnswerError,
     ProviderConnectionError,
     ProviderOverloadedError,
 )
-from pattern_acp.providers.event_streams import SseEvent
-from pattern_acp.providers.gemini import GeminiDecoder
 
 Chunk = Mapping[str, object]
 

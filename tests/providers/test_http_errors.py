@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pattern_acp.config.settings import ProviderSettings
-from pattern_acp.providers import errors
+from pattern_acp.providers import http_errors
 from pattern_acp.providers.http_errors import error_of_event, error_of_status, parse_failure
 
 SETTINGS = ProviderSettings("mine", "openai", "http://127.0.0.1:1")
@@ -66,7 +66,7 @@ OTHERWISE = (
 )
 
 
-def of(body: object, status: int = 400) -> errors.ProviderError:
+def of(body: object, status: int = 400) -> http_errors.ProviderError:
     return error_of_status(SETTINGS, "m", status, json.dumps(body).encode())
 
 
@@ -78,13 +78,13 @@ def test_a_conversation_that_is_too_long_is_known_in_the_words_of_every_server(s
         {"message": sentence},
         [{"error": {"message": sentence}}],
     ):
-        assert isinstance(of(body), errors.ContextTooLongError)
-        assert isinstance(of(body, 500), errors.ContextTooLongError)
+        assert isinstance(of(body), http_errors.ContextTooLongError)
+        assert isinstance(of(body, 500), http_errors.ContextTooLongError)
 
 
 @pytest.mark.parametrize("sentence", OTHERWISE)
 def test_other_limits_are_no_conversation_that_is_too_long(sentence: str):
-    assert type(of({"error": {"message": sentence}})) is errors.ProviderRequestError
+    assert type(of({"error": {"message": sentence}})) is http_errors.ProviderRequestError
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_other_limits_are_no_conversation_that_is_too_long(sentence: str):
     ],
 )
 def test_a_conversation_that_is_too_long_is_known_by_its_code(error: dict[str, object]):
-    assert isinstance(of({"error": error}), errors.ContextTooLongError)
+    assert isinstance(of({"error": error}), http_errors.ContextTooLongError)
 
 
 NESTED: tuple[tuple[object, str], ...] = (
@@ -133,24 +133,24 @@ NESTED: tuple[tuple[object, str], ...] = (
 @pytest.mark.parametrize(("body", "reason"), NESTED)
 def test_the_reason_is_found_wherever_a_gateway_puts_it(body: object, reason: str):
     error = of(body)
-    assert type(error) is errors.ProviderRequestError
+    assert type(error) is http_errors.ProviderRequestError
     assert str(error) == f"mine refused the request: {reason}"
 
 
 def test_the_reason_of_the_server_behind_a_gateway_has_its_meaning():
     raw = json.dumps({"error": {"message": "prompt is too long"}})
     body = {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw}}}
-    assert isinstance(of(body), errors.ContextTooLongError)
+    assert isinstance(of(body), http_errors.ContextTooLongError)
     failure = parse_failure(json.dumps(body).encode())
     assert failure is not None
-    assert isinstance(error_of_event(SETTINGS, "m", failure), errors.ContextTooLongError)
+    assert isinstance(error_of_event(SETTINGS, "m", failure), http_errors.ContextTooLongError)
     key = [{"error": {"code": 400, "message": "API key not valid", "details": [{"reason": "API_KEY_INVALID"}]}}]
-    assert isinstance(of(key), errors.ProviderAuthError)
+    assert isinstance(of(key), http_errors.ProviderAuthError)
 
 
 def test_a_reason_that_comes_late_in_a_long_message_counts():
     body = {"error": {"message": "litellm.BadRequestError: " + "x" * 500 + " maximum context length is 8192 tokens"}}
-    assert isinstance(of(body), errors.ContextTooLongError)
+    assert isinstance(of(body), http_errors.ContextTooLongError)
 
 
 def test_a_body_that_is_nested_deeper_than_anyone_writes_is_read_as_far_as_it_is_worth():
@@ -164,11 +164,11 @@ def test_a_body_that_is_nested_deeper_than_anyone_writes_is_read_as_far_as_it_is
 def test_one_request_that_is_more_than_a_minute_allows_is_not_sent_again_unchanged(status: int):
     sentence = "Request too large for gpt-x on tokens per min (TPM): Limit 30000, Requested 40000."
     error = of({"error": {"message": sentence, "type": "tokens", "code": "rate_limit_exceeded"}}, status)
-    assert isinstance(error, errors.ContextTooLongError)
+    assert isinstance(error, http_errors.ContextTooLongError)
     assert "larger than mine takes at once" in str(error)
 
 
 def test_a_rate_that_is_used_up_is_still_waited_for():
     sentence = "Rate limit reached for gpt-x on tokens per min (TPM): Limit 30000, Used 29000, Requested 4000."
     error = of({"error": {"message": sentence, "code": "rate_limit_exceeded"}}, 429)
-    assert isinstance(error, errors.ProviderOverloadedError)
+    assert isinstance(error, http_errors.ProviderOverloadedError)

@@ -21,13 +21,13 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.event_streams import SseEvent
+from pattern_acp.providers.http_errors import (
     ProviderConnectionError,
     ProviderOverloadedError,
     ProviderProtocolError,
     ProviderRequestError,
 )
-from pattern_acp.providers.event_streams import SseEvent
 from pattern_acp.providers.openai import CallAssembler, CallDelta, FunctionDelta, OpenAIDecoder
 from pattern_acp.providers.streaming import HalvesJoiner, feed_all
 

@@ -17,15 +17,15 @@ from pattern_acp.providers import openai as openai_wire
 from pattern_acp.providers import openai_responses as responses_wire
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.catalogue import describe
-from pattern_acp.providers.prompt_prefix_cache import (
+from pattern_acp.providers.wire_json import (
     CONVERSATIONS_KEPT,
     SEPARATE_ITEMS,
     EncodedHistories,
     EncodedHistory,
     WireItem,
     has_earlier_user_message,
+    to_bytes,
 )
-from pattern_acp.providers.wire_json import to_bytes
 from tests.support.conversations import PIXEL, assistant, call, everything, request, result, results, user
 
 Encode: TypeAlias = Callable[[ProviderRequest, EncodedHistory], bytes]

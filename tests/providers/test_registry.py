@@ -21,8 +21,8 @@ from pattern_acp.providers.base import (
     TextDelta,
 )
 from pattern_acp.providers.catalogue import ListedModel, Source, describe
-from pattern_acp.providers.errors import ModelMismatchError, ProviderAuthError, ProviderRequestError
 from pattern_acp.providers.http import HttpClient
+from pattern_acp.providers.http_errors import ModelMismatchError, ProviderAuthError, ProviderRequestError
 from pattern_acp.providers.known_models import FILE_NAME, FRESH_MS, ModelLists
 from pattern_acp.providers.rate_limiter import RateLimiters
 from pattern_acp.providers.registry import Providers, build_wire

@@ -18,13 +18,13 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.event_streams import SseEvent
+from pattern_acp.providers.http_errors import (
     ContextTooLongError,
     ProviderConnectionError,
     ProviderOverloadedError,
     ProviderRequestError,
 )
-from pattern_acp.providers.event_streams import SseEvent
 from pattern_acp.providers.openai_responses import ResponsesDecoder
 
 Event = Mapping[str, object]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import ProviderEvent, ProviderStop, Retrying, Stopped, TextDelta, UsageKnown
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.http_errors import (
     ContextTooLongError,
     EmptyAnswerError,
     ProviderAuthError,

@@ -22,7 +22,7 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.errors import ProviderOverloadedError, ProviderRequestError
+from pattern_acp.providers.http_errors import ProviderOverloadedError, ProviderRequestError
 from pattern_acp.providers.scripted import Script, ScriptedProvider, load_script, parse_script
 from tests.support import scripts
 

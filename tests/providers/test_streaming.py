@@ -31,7 +31,9 @@ from pattern_acp.providers.base import (
     UsageMissing,
 )
 from pattern_acp.providers.catalogue import describe
-from pattern_acp.providers.errors import (
+from pattern_acp.providers.event_streams import MAX_EVENT_BYTES
+from pattern_acp.providers.http import Deadlines, HttpClient
+from pattern_acp.providers.http_errors import (
     ContentFilteredError,
     ContextTooLongError,
     EmptyAnswerError,
@@ -43,8 +45,6 @@ from pattern_acp.providers.errors import (
     ProviderStalledError,
     ProviderTooSlowError,
 )
-from pattern_acp.providers.event_streams import MAX_EVENT_BYTES
-from pattern_acp.providers.http import Deadlines, HttpClient
 from pattern_acp.providers.rate_limiter import RateLimiters
 from pattern_acp.providers.registry import build_wire
 from pattern_acp.providers.retry import RetryPolicy

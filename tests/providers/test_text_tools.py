@@ -23,8 +23,7 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     ToolForm,
 )
-from pattern_acp.providers.errors import ProviderConnectionError, ToolsRefusedError
-from pattern_acp.providers.http_errors import error_of_status
+from pattern_acp.providers.http_errors import ProviderConnectionError, ToolsRefusedError, error_of_status
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.providers.text_tools import TextToolsProvider, instruction, put_as_text, verbs_of, with_text_calls
 from pattern_acp.tools.edit_file import EditFile

@@ -16,8 +16,8 @@ from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import ProviderRequest, TextDelta, ThoughtLevel, ToolCallBegun, UsageKnown
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.providers.endpoints import HttpRequest
-from pattern_acp.providers.errors import ProviderAuthError, ProviderOverloadedError, ProviderRequestError
 from pattern_acp.providers.http import Deadlines, HttpClient
+from pattern_acp.providers.http_errors import ProviderAuthError, ProviderOverloadedError, ProviderRequestError
 from pattern_acp.providers.keys import SignedProvider
 from pattern_acp.providers.rate_limiter import RateLimiters
 from pattern_acp.providers.registry import build_wire

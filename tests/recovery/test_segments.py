@@ -26,7 +26,7 @@ from pattern_acp.recovery.garbage_collection import RetentionPolicy, find_sweepa
 from pattern_acp.recovery.rebuild import rebuild_into, take_place
 from pattern_acp.recovery.segment_export import MADE_AGAIN, TABLES, SegmentExporter, keep_segments
 from pattern_acp.session.redaction import RedactionWanted, redact_session, take_out
-from pattern_acp.trust.records import remove_agreement, store_agreement
+from pattern_acp.trust import remove_agreement, store_agreement
 from tests.support.constellation import FakeClock
 
 NOW = FakeClock().now_ms()

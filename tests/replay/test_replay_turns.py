@@ -38,7 +38,7 @@ from pattern_acp.journal.history import read_history
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.redact import redacted_among
 from pattern_acp.providers.base import WINDOW_FULL, ProviderStop, Retrying, Stopped, TextDelta, UsageKnown, UsageMissing
-from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError
+from pattern_acp.providers.http_errors import ContextTooLongError, ProviderOverloadedError
 from pattern_acp.providers.scripted import ScriptedProvider, Step
 from pattern_acp.replay.comparison import TurnsReport, replay_turns
 from pattern_acp.session.redaction import RedactionWanted, redact_session

@@ -8,7 +8,7 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.rewind.checkpoints import Checkpoints
 from pattern_acp.workspace.files import TextFile
 from pattern_acp.workspace.local_files import LocalFileSystem
-from pattern_acp.workspace.noted_files import AFTER_SECONDS, TrackedFiles
+from pattern_acp.workspace.snapshots import AFTER_SECONDS, TrackedFiles
 from tests.support.agent import running_agent
 
 

@@ -14,7 +14,7 @@ from pattern_acp.config.settings import CompactionSettings, CompactionStrategy, 
 from pattern_acp.domain.messages import Message
 from pattern_acp.journal.events import ContextCompacted, ModelRequested, ToolCallFinished, UsageReported
 from pattern_acp.providers.base import ProviderRequest, ProviderStop
-from pattern_acp.providers.errors import ContextTooLongError, ProviderOverloadedError, ProviderRequestError
+from pattern_acp.providers.http_errors import ContextTooLongError, ProviderOverloadedError, ProviderRequestError
 from pattern_acp.providers.scripted import Pause, ScriptedProvider
 from pattern_acp.session.memory_context import reload_history
 from tests.support.agent import RunningAgent, running_agent

@@ -8,10 +8,17 @@ from msgspec.structs import replace
 
 from pattern_acp.context.instructions import load_persona
 from pattern_acp.definitions.collection import Definitions, find_definitions
-from pattern_acp.definitions.identity import DefinitionSource, file_hash, identity_of
+from pattern_acp.definitions.identity import (
+    DefinitionSource,
+    KeptSource,
+    SourceDamagedError,
+    decoded,
+    encoded,
+    file_hash,
+    identity_of,
+)
 from pattern_acp.definitions.personas import Persona, kept_persona
 from pattern_acp.definitions.skills import SkillDefinition, skill_sources
-from pattern_acp.definitions.sources import KeptSource, SourceDamagedError, decoded, encoded
 from pattern_acp.domain.access import TrustTier
 from pattern_acp.journal.events import PinnedDefinition
 from pattern_acp.session.definition_pins import in_force, loaded, pins_of, source_under, tools_in

@@ -24,7 +24,7 @@ from pattern_acp.journal.leases import this_process
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestHandler
 from pattern_acp.jsonrpc.messages import ConnectionClosedError
 from pattern_acp.jsonrpc.transport import loopback_pair
-from pattern_acp.mcp_servers.logins import Logins
+from pattern_acp.mcp_servers.catalogue import Logins
 from pattern_acp.processes.confinement import Confinement
 from pattern_acp.providers.base import Provider
 from pattern_acp.providers.retry import RetryPolicy

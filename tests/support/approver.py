@@ -6,7 +6,7 @@ Owns: the answers. Must not know: how a question is shown.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.decision import ApprovalRequest, PermissionAnswer
 from tests.support.constellation import FakeClock
 
 THINKING_MS = 60_000

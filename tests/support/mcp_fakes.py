@@ -10,9 +10,8 @@ import anyio
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import JsonObject
-from pattern_acp.mcp_servers.catalogue import Catalogue, Reply, Report, ServerError
+from pattern_acp.mcp_servers.catalogue import Catalogue, LaunchContext, Logins, Reply, Report, ServerError
 from pattern_acp.mcp_servers.host import ServerHost, SessionServers
-from pattern_acp.mcp_servers.logins import LaunchContext, Logins
 from pattern_acp.mcp_servers.server import Connect, load_connect
 from pattern_acp.processes.groups import ChildProgramPorts
 from tests.support import mcp_server

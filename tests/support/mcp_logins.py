@@ -7,11 +7,11 @@ import anyio
 import httpx
 
 from pattern_acp.credentials.signing_in import listen_for_redirect
-from pattern_acp.mcp_servers.logins import Login, Redirects
+from pattern_acp.mcp_servers.catalogue import Login, Redirects
 
 
 class FakeLogins:
-    """`mcp_servers.logins.Logins`. `browses`: whether its browser goes where it is sent."""
+    """`mcp_servers.catalogue.Logins`. `browses`: whether its browser goes where it is sent."""
 
     def __init__(self, *, shows_browser: bool = True, browses: bool = True) -> None:
         self.shows_browser = shows_browser

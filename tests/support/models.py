@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from pattern_acp.providers.base import ModelInfo, Provider, Route, ThoughtLevel
-from pattern_acp.providers.errors import ProviderRequestError
 from pattern_acp.providers.fallback import FallbackProvider, Refusal, TokensOf
+from pattern_acp.providers.http_errors import ProviderRequestError
 
 
 class FakeModels:

@@ -22,7 +22,7 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.errors import ContextTooLongError, ProviderConnectionError, ProviderRequestError
+from pattern_acp.providers.http_errors import ContextTooLongError, ProviderConnectionError, ProviderRequestError
 from pattern_acp.providers.scripted import ScriptStep
 from tests.support.scripts import Turn, says
 

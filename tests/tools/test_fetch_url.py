@@ -13,7 +13,7 @@ from pattern_acp.domain.access import NoEffect, Origin
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.fetch_url import KEPT_PAGES, PDF_PAGES, FetchUrlTool
-from pattern_acp.web.pages import FetchedPage, PageFailedError, Pages, Site
+from pattern_acp.web import FetchedPage, PageFailedError, Pages, Site
 from tests.support.pdfs import pdf
 from tests.support.tools import ToolBench, tool_bench
 

@@ -11,7 +11,7 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.registry import default_tools
 from pattern_acp.tools.web_search import WebSearch
-from pattern_acp.web.searching import VENDORS, WebSearcher, key_owner, what_is_missing
+from pattern_acp.web import VENDORS, WebSearcher, key_owner, what_is_missing
 from tests.support.tools import tool_bench
 from tests.support.web_server import Answer, web_server
 

@@ -22,8 +22,8 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.journal.turn_ends import TurnFailure
-from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.decision import PermissionAnswer
 from pattern_acp.providers.base import (
     WINDOW_FULL,
     ProviderRequest,
@@ -34,8 +34,8 @@ from pattern_acp.providers.base import (
     ToolCallFragment,
     UsageKnown,
 )
-from pattern_acp.providers.errors import EmptyAnswerError, ProviderOverloadedError
 from pattern_acp.providers.history import CONTINUE, CONTINUE_CUT_NOTE, CONTINUE_NOTE
+from pattern_acp.providers.http_errors import EmptyAnswerError, ProviderOverloadedError
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.tools.base import Progress, ToolOutcome

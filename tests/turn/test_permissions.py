@@ -9,8 +9,8 @@ from pattern_acp.domain.access import Access, ReadPath, RunCommand
 from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.journal.events import GrantStored, PermissionAnswered, PermissionAsked, PermissionDecided
-from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode, Verdict
+from pattern_acp.policy.decision import PermissionAnswer
 from pattern_acp.turn.permissions import Denied, PermissionChecker, PolicyState
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock

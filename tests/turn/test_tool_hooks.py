@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.hooks.runner import HookVerdict, Opinion
+from pattern_acp.hooks import HookVerdict, Opinion
 from pattern_acp.policy.decision import Decision
 from pattern_acp.policy.decision import Verdict as Policy
 from pattern_acp.turn.tool_runner import with_opinion

@@ -22,8 +22,8 @@ from pattern_acp.journal.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from pattern_acp.policy.approver import PermissionAnswer
 from pattern_acp.policy.decide import Mode
+from pattern_acp.policy.decision import PermissionAnswer
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
 from pattern_acp.turn.events import ToolCallRunning
 from pattern_acp.turn.permissions import PermissionChecker, PolicyState

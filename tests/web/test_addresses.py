@@ -4,7 +4,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from pattern_acp.web.pages import is_public
+from pattern_acp.web import is_public
 
 
 @pytest.mark.parametrize(

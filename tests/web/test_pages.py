@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pattern_acp.web.pages import PAGE_BYTES, AddressRefusedError, PageFailedError, Pages, Resolve, site_of
+from pattern_acp.web import PAGE_BYTES, AddressRefusedError, PageFailedError, Pages, Resolve, site_of
 from tests.support.web_server import Answer, web_server
 
 OPEN = Pages(private_addresses=True)

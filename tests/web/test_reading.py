@@ -2,7 +2,7 @@
 
 import pytest
 
-from pattern_acp.web.pages import is_html, is_text, markdown_of, text_of
+from pattern_acp.web import is_html, is_text, markdown_of, text_of
 
 PAGE = """<!doctype html><html><head><title> The  title </title><style>p {}</style></head><body>
 <nav><a href="/home">Home</a></nav><script>alert(1)</script>

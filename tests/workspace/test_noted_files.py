@@ -5,7 +5,7 @@ import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.local_files import LocalFileSystem
-from pattern_acp.workspace.noted_files import ObservedFiles
+from pattern_acp.workspace.snapshots import ObservedFiles
 
 
 async def test_every_change_is_told_and_no_reading(tmp_path: Path):

@@ -9,15 +9,14 @@ import pytest
 
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.leases import is_running
-from pattern_acp.workspace.local_files import LocalFileSystem
-from pattern_acp.workspace.unfinished_writes import ELSEWHERE_MS, UnfinishedWrites, temporary_beside
+from pattern_acp.workspace.local_files import ELSEWHERE_MS, LocalFileSystem, UnfinishedWrites, temporary_beside
 
 NOW = SystemClock().now_ms()
 
 DIES_WRITING = """
 import os, signal, sys
 from pathlib import Path
-from pattern_acp.workspace.unfinished_writes import UnfinishedWrites, temporary_beside
+from pattern_acp.workspace.local_files import UnfinishedWrites, temporary_beside
 target = Path(sys.argv[2])
 beside = temporary_beside(target)
 with UnfinishedWrites(Path(sys.argv[1]), os.getpid()).noted(beside):

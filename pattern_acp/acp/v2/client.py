@@ -65,7 +65,7 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
-from pattern_acp.policy.approver import ApprovalRequest, UserQuestion
+from pattern_acp.policy.decision import ApprovalRequest, UserQuestion
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option, Overlap
 from pattern_acp.session.ports import ClientDescription

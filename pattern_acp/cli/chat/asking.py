@@ -22,8 +22,7 @@ from pattern_acp.cli.chat.calls import (
     plain_text,
 )
 from pattern_acp.cli.chat.events import KEYS, OfferedChoice, Question, automatic_choice, choice_for, keyed
-from pattern_acp.cli.chat.glyphs import Marks
-from pattern_acp.cli.chat.screen import Hanging, Indented, Screen
+from pattern_acp.cli.chat.screen import Hanging, Indented, Marks, Screen
 from pattern_acp.cli.output import printable
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import ToolKind

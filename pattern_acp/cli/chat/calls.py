@@ -16,8 +16,7 @@ from rich.text import Text
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.answers import rendered
-from pattern_acp.cli.chat.glyphs import Marks
-from pattern_acp.cli.chat.screen import Indented
+from pattern_acp.cli.chat.screen import Indented, Marks
 from pattern_acp.cli.output import printable
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind

@@ -1,14 +1,15 @@
-"""Messages from the loop's thread to the terminal's thread, questions among them.
+"""Messages from the loop's thread to the terminal's thread, questions among them, and the known facts of the session.
 
-Owns: the events and the inbox they arrive in. Must not know: who draws them.
+Owns: the events, the inbox they arrive in, and what the last update said: title, mode, model, commands, plan and usage.
+Must not know: who draws them.
 """
 
 import concurrent.futures
 import queue
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from pattern_acp.acp import schema
 from pattern_acp.domain.canonical import JsonObject
@@ -113,3 +114,74 @@ Happening: TypeAlias = Updated | AgentAsks | PromptAnswered
 Inbox: TypeAlias = "queue.SimpleQueue[Happening]"
 """Holds at most what one turn says; the terminal's thread empties it while the turn runs. Terminals are looked at
 instead (client.py), since a command can write without end."""
+
+
+def told_by_us(meta: object) -> dict[str, object]:
+    """Return our agent's additions in `_meta.pattern`; empty for another agent."""
+    ours = cast("dict[str, object]", meta).get("pattern") if isinstance(meta, dict) else None
+    return cast("dict[str, object]", ours) if isinstance(ours, dict) else {}
+
+
+class OpenedSession(Struct, frozen=True):
+    """The session that was opened."""
+
+    session_id: str
+    cwd: str
+    title: str = ""
+    mode: str = ""
+    model: str = ""
+    thinking: str = ""
+    """Empty when the model cannot be asked to think."""
+    is_new: bool = True
+
+
+class SessionInfo(Struct):
+    """The session's state as its updates tell it."""
+
+    cwd: str = ""
+    title: str = ""
+    mode: str = ""
+    model: str = ""
+    commands: tuple[schema.AvailableCommand, ...] = ()
+    plan: tuple[schema.PlanEntry, ...] = ()
+    usage: schema.UsageUpdate | None = None
+    background_jobs: int = 0
+    """Background commands that run."""
+
+    def begin(self, opened: OpenedSession) -> None:
+        """Know nothing but what an opened session began with."""
+        self.cwd, self.title, self.mode, self.model = opened.cwd, opened.title, opened.mode, opened.model
+        self.plan, self.usage, self.background_jobs = (), None, 0
+
+    def take(self, update: schema.SessionUpdate) -> None:
+        """Remember what an update says."""
+        match update:
+            case schema.PlanUpdate(entries=entries):
+                self.plan = entries
+            case schema.AvailableCommandsUpdate(available_commands=commands):
+                self.commands = commands
+            case schema.CurrentModeUpdate(current_mode_id=mode):
+                self.mode = mode
+            case schema.ConfigOptionUpdate(config_options=options):
+                self._take_options(options)
+            case schema.SessionInfoUpdate():
+                self._take_info(update)
+            case schema.UsageUpdate():
+                self.usage = update
+            case _:
+                pass
+
+    def _take_info(self, update: schema.SessionInfoUpdate) -> None:
+        if update.title is not UNSET:
+            self.title = update.title or ""
+        jobs = told_by_us(update.meta).get("backgroundJobs")
+        if isinstance(jobs, int):
+            self.background_jobs = jobs
+
+    def _take_options(self, options: tuple[schema.ConfigOption, ...]) -> None:
+        for option in options:
+            if isinstance(option, schema.SelectConfigOption):
+                if option.id == "mode":
+                    self.mode = option.current_value
+                elif option.id == "model":
+                    self.model = option.current_value

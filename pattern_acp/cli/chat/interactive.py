@@ -1,12 +1,14 @@
-"""Prompt after prompt.
+"""Prompt after prompt, and the turns that they begin, as the terminal's thread sees them.
 
-Owns: the banner, the commands of the chat itself, prompts that wait for the running turn, and what an error means here.
-Must not know: the connection.
+Owns: the banner, the commands of the chat itself, prompts that wait for the running turn, and what an error means here;
+the loop over the inbox, and what Ctrl-C does: the first cancels the turn, the second leaves; Ctrl-backslash ends the
+newest subagent alone. Must not know: the connection, or how a turn is shown.
 """
 
+import queue
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Protocol
@@ -17,13 +19,105 @@ from pattern_acp import __version__
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.chat.agent_process import ChatError
 from pattern_acp.cli.chat.calls import one_line
-from pattern_acp.cli.chat.interrupts import Interrupts, SecondPress
-from pattern_acp.cli.chat.keyboard import TypedAhead, quiet_keys
+from pattern_acp.cli.chat.events import AgentAsks, Happening, Inbox, OpenedSession, PromptAnswered, SessionInfo, Updated
+from pattern_acp.cli.chat.keyboard import Interrupts, SecondPress, TypedAhead, quiet_keys
 from pattern_acp.cli.chat.line_prompt import LinePrompt, PromptCompleter
 from pattern_acp.cli.chat.output import Stage
-from pattern_acp.cli.chat.session_info import OpenedSession
 from pattern_acp.cli.chat.transcript import Transcript, folder_words, header_line, home_folder
-from pattern_acp.cli.chat.turns import Turns
+from pattern_acp.cli.chat.views import ChatView, absorb
+
+TICK_SECONDS = 0.1
+"""Interval between redraws of the screen and checks for Ctrl-C while nothing arrives."""
+
+
+class Turns:
+    """Runs turns.
+
+    `start` sends a prompt, `cancel` cancels it and `stop_subagent` ends the newest subagent of it, all on the loop's
+    thread, without waiting.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        view: ChatView,
+        interrupts: Interrupts,
+        start: Callable[[str], object],
+        cancel: Callable[[], object],
+        stop_subagent: Callable[[], object],
+    ) -> None:
+        self._inbox = inbox
+        self._view = view
+        self._interrupts = interrupts
+        self._start = start
+        self._cancel = cancel
+        self._stop_subagent = stop_subagent
+        self._late: list[Happening] = []
+        self.typed: TypedAhead | None = None
+        """Takes what is typed while a turn runs; None where keys are not taken one by one."""
+
+    def run(self, text: str) -> PromptAnswered:
+        """Run one turn to its end.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed a second time.
+        """
+        self._start(text)
+        self._view.begin()
+        cancelling = False
+        while True:
+            if self._interrupts.take():
+                cancelling = self._interrupt(cancelling=cancelling)
+            if self._interrupts.take_stop():
+                self._stop_subagent()
+            if self.typed is not None:
+                self.typed.poll()
+            happening = self._next(TICK_SECONDS)
+            match happening:
+                case PromptAnswered():
+                    self._view.end(happening)
+                    return happening
+                case AgentAsks(question=question):
+                    try:
+                        self._view.ask(question)
+                    except KeyboardInterrupt:
+                        cancelling = self._interrupt(cancelling=cancelling)
+                case Updated(update=update):
+                    self._view.update(update)
+                case None:
+                    pass
+            self._view.tick(cancelling=cancelling)
+
+    def show_waiting(self) -> None:
+        """Show what has arrived outside of a turn."""
+        while (happening := self._next(0)) is not None:
+            if isinstance(happening, Updated):
+                self._view.update(happening.update)
+
+    def absorb(self, known: SessionInfo) -> None:
+        """Remember what has arrived, and keep for later what has to be shown: a line is being typed."""
+        while True:
+            try:
+                happening = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            if not isinstance(happening, Updated) or not absorb(happening.update, known):
+                self._late.append(happening)
+
+    def _next(self, seconds: float) -> Happening | None:
+        if self._late:
+            return self._late.pop(0)
+        try:
+            return self._inbox.get(timeout=seconds) if seconds else self._inbox.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _interrupt(self, *, cancelling: bool) -> bool:
+        if cancelling:
+            raise KeyboardInterrupt
+        self._cancel()
+        return True
+
 
 WITHOUT_MODEL = "offline/offline"
 """The model of a session that has none."""

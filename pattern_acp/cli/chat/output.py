@@ -16,10 +16,8 @@ from rich.theme import Theme
 
 from pattern_acp.cli.chat.answers import AnswerView, PlainAnswer, RenderedAnswer
 from pattern_acp.cli.chat.asking import Keys
-from pattern_acp.cli.chat.glyphs import ASCII, WORDS, Marks, marks_for
-from pattern_acp.cli.chat.interrupts import Interrupts
-from pattern_acp.cli.chat.keyboard import LineKeys, TerminalKeys, can_read_keys
-from pattern_acp.cli.chat.screen import Screen
+from pattern_acp.cli.chat.keyboard import Interrupts, LineKeys, TerminalKeys, can_read_keys
+from pattern_acp.cli.chat.screen import ASCII, WORDS, Marks, Screen, marks_for
 from pattern_acp.config.settings import ThemeSetting
 
 LIGHT = {

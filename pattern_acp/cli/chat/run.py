@@ -28,9 +28,9 @@ from pattern_acp.cli.arguments import (
     Chat,
 )
 from pattern_acp.cli.chat.agent_process import AgentProcess, ChatError, Incoming, agent_command, open_agent
+from pattern_acp.cli.chat.conversation import GivenImage, GivenText, read_images, read_piped, say
 from pattern_acp.cli.chat.events import Happening, Inbox, PromptAnswered
-from pattern_acp.cli.chat.images import GivenImage, GivenText, read_images, read_piped, say
-from pattern_acp.cli.chat.interrupts import Interrupts
+from pattern_acp.cli.chat.keyboard import Interrupts
 from pattern_acp.cli.output import OutputClosed, write_failure
 from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.config.settings import Flags
@@ -39,8 +39,8 @@ from pattern_acp.domain.action_lines import split_action
 if TYPE_CHECKING:
     from pattern_acp.cli.chat.asking import Asker
     from pattern_acp.cli.chat.conversation import Conversation, SessionToOpen
-    from pattern_acp.cli.chat.session_info import OpenedSession
-    from pattern_acp.cli.chat.turns import Turns
+    from pattern_acp.cli.chat.events import OpenedSession
+    from pattern_acp.cli.chat.interactive import Turns
 
 T = TypeVar("T")
 
@@ -190,10 +190,10 @@ def wanted(chat: Run) -> "SessionToOpen":
 def converse(chat: Run, portal: BlockingPortal, conversation: "Conversation", opened: "OpenedSession") -> int:
     """Show the session and run its turns; the exit code."""
     from pattern_acp.cli.chat.asking import Asker
+    from pattern_acp.cli.chat.events import SessionInfo
+    from pattern_acp.cli.chat.interactive import Turns
     from pattern_acp.cli.chat.output import chat_stage, is_light, keys_of_person
-    from pattern_acp.cli.chat.session_info import SessionInfo
     from pattern_acp.cli.chat.transcript import Transcript
-    from pattern_acp.cli.chat.turns import Turns
     from pattern_acp.cli.chat.views import ChatView, JsonView, ScreenView
 
     arguments = chat.arguments

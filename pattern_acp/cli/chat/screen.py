@@ -1,13 +1,15 @@
-"""Printing above a region that is drawn again and again.
+"""Printing above a region that is drawn again and again, and the signs that stand for states and kinds.
 
-Owns: rich's console and the region at the bottom, which is redrawn in place and never grows beyond the screen. What is
-printed stays in the scrollback. Must not know: what is drawn.
+Owns: rich's console and the region at the bottom, which is redrawn in place and never grows beyond the screen; the two
+alphabets of signs, which are one column wide, and words in their place. What is printed stays in the scrollback. Must
+not know: what is drawn.
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
+from msgspec import Struct, field
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.control import Control
 from rich.segment import ControlType, Segment
@@ -175,3 +177,90 @@ def without_blanks_behind(line: list[Segment]) -> list[Segment]:
         if text:
             return [*kept, Segment(text, last.style, last.control)]
     return kept
+
+
+_KINDS = {
+    "read": "→",
+    "edit": "✎",
+    "delete": "✂",
+    "move": "⇄",
+    "search": "⌕",
+    "execute": "$",
+    "think": "∴",
+    "fetch": "↓",
+    "switch_mode": "⇆",
+    "other": "•",
+}
+
+_ASCII_KINDS = {
+    "read": ">",
+    "edit": "~",
+    "delete": "x",
+    "move": "=",
+    "search": "?",
+    "execute": "$",
+    "think": ":",
+    "fetch": "v",
+    "switch_mode": "%",
+    "other": "*",
+}
+
+
+class Marks(Struct, frozen=True):
+    """One alphabet."""
+
+    done: str = "✓"
+    failed: str = "✗"
+    waiting: str = "○"
+    current: str = "▸"
+    dot: str = "·"
+    dots: str = "…"
+    prompt: str = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
+    thought: str = "∴"
+    question: str = "?"
+    bar: str = "│"
+    spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+    kinds: Mapping[str, str] = field(default_factory=lambda: _KINDS)
+
+    def kind(self, kind: str | None) -> str:
+        """The sign of one of ACP's tool kinds."""
+        return self.kinds.get(kind or "other", self.kinds["other"])
+
+
+UNICODE = Marks()
+
+ASCII = Marks(
+    done="+",
+    failed="x",
+    waiting="o",
+    current=">",
+    dot="-",
+    dots="...",
+    prompt=">",
+    thought=":",
+    bar="|",
+    spinner="|/-\\",
+    kinds=_ASCII_KINDS,
+)
+
+
+WORDS = Marks(
+    done="done:",
+    failed="failed:",
+    waiting="waiting:",
+    current="chosen:",
+    dot="-",
+    dots="...",
+    prompt=">",
+    thought="thought:",
+    question="question:",
+    bar="|",
+    spinner=" ",
+    kinds=dict.fromkeys(_KINDS, "") | {"execute": "command"},
+)
+"""Words for a screen reader, which reads signs out by their names or not at all; titles say what a call does."""
+
+
+def marks_for(encoding: str) -> Marks:
+    """The alphabet that a stream in `encoding` can write."""
+    return UNICODE if encoding.lower().replace("-", "").startswith("utf") else ASCII

@@ -17,10 +17,9 @@ from rich.text import Text
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.answers import AnswerView
 from pattern_acp.cli.chat.calls import DisplayedCall, Tail, call_details, call_line, live_details, one_line
-from pattern_acp.cli.chat.glyphs import Marks
+from pattern_acp.cli.chat.events import SessionInfo
 from pattern_acp.cli.chat.keyboard import TypedAhead
-from pattern_acp.cli.chat.screen import Hanging, Screen
-from pattern_acp.cli.chat.session_info import SessionInfo
+from pattern_acp.cli.chat.screen import Hanging, Marks, Screen
 from pattern_acp.cli.output import printable
 from pattern_acp.domain.tool_calls import PlanStatus, ToolKind
 from pattern_acp.domain.usage import MICRO, amount_text

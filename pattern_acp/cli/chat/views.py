@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.asking import Asker, shows_at_length
-from pattern_acp.cli.chat.events import PromptAnswered, Question
-from pattern_acp.cli.chat.session_info import SessionInfo
+from pattern_acp.cli.chat.events import PromptAnswered, Question, SessionInfo
 from pattern_acp.cli.chat.transcript import Transcript
 from pattern_acp.cli.output import write_json
 from pattern_acp.domain.canonical import JsonObject

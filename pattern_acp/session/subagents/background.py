@@ -25,7 +25,7 @@ from pattern_acp.domain.text_limits import one_line, plural, short_diff
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolContent, ToolKind
 from pattern_acp.journal.contents import read_content
 from pattern_acp.journal.events import JobEnded, JobReported, JobStarted, ToolCallFinished, ToolCallStarted
-from pattern_acp.policy.approver import ApprovalRequest, PermissionAnswer
+from pattern_acp.policy.decision import ApprovalRequest, PermissionAnswer
 from pattern_acp.rewind.landing import NotLandedError, record_with_contents
 from pattern_acp.session.state import Addition
 from pattern_acp.session.subagents.graph import SubagentGraph

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pattern_acp.config.settings import DelegateSettings
 from pattern_acp.domain.clock import ToolCallId, TurnId
-from pattern_acp.policy.approver import Approver
+from pattern_acp.policy.decision import Approver
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.hooks import SessionToolHooks
 from pattern_acp.tools.base import DELEGATE, Delegation, SubagentKind, Tool, ToolContext

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context import compaction
-from pattern_acp.context.builder import MemoryView, Stable, build_request, long_text
+from pattern_acp.context.builder import MemoryView, Stable, build_request, long_text, result_text
 from pattern_acp.context.compaction import SHORT_RESULT_CHARACTERS, Untouchable
-from pattern_acp.context.history import result_text
 from pattern_acp.context.instructions import subagent_prompt, with_persona
 from pattern_acp.context.window import (
     MessageTokens,
@@ -52,9 +51,8 @@ from pattern_acp.journal.events import (
     WorkerFile,
 )
 from pattern_acp.journal.turn_ends import TurnFailure, failure_of
-from pattern_acp.policy.approver import ApprovalRequest, Approver, PermissionAnswer
-from pattern_acp.policy.decision import Mode
-from pattern_acp.policy.subagent_policy import SubagentLimits
+from pattern_acp.policy.decision import ApprovalRequest, Approver, Mode, PermissionAnswer
+from pattern_acp.policy.layers import SubagentLimits
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.rewind.checkpoints import Checkpoints
 from pattern_acp.rewind.landing import NotLandedError

@@ -21,8 +21,7 @@ from pattern_acp.domain.paths import display_path
 from pattern_acp.domain.text_limits import cut_middle, plural
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallView, ToolContent, ToolKind
 from pattern_acp.journal.events import PermissionAnswered, PermissionAsked
-from pattern_acp.policy.approver import ApprovalOption, ApprovalRequest, PermissionAnswer, UserQuestion
-from pattern_acp.policy.decision import Mode
+from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, Mode, PermissionAnswer, UserQuestion
 from pattern_acp.session.subagents.memory import SubagentMemory, shown_memory
 from pattern_acp.tools.base import DELEGATE, DelegatedTask, Progress
 from pattern_acp.tools.file_changes import shown_change

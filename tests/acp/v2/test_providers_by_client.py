@@ -7,7 +7,7 @@ import pytest
 from pattern_acp.config.settings import ProviderSettings, Secret, Settings
 from pattern_acp.jsonrpc.messages import RemoteError
 from pattern_acp.providers.base import Route
-from pattern_acp.providers.errors import UnusableModelError
+from pattern_acp.providers.http_errors import UnusableModelError
 from pattern_acp.providers.registry import Providers
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent

@@ -12,10 +12,8 @@ from pattern_acp.acp import schema
 from pattern_acp.cli.chat.answers import PlainAnswer
 from pattern_acp.cli.chat.asking import Asker, shows_at_length
 from pattern_acp.cli.chat.client import FormFields, form_fields
-from pattern_acp.cli.chat.events import OfferedChoice, Question
-from pattern_acp.cli.chat.glyphs import UNICODE
-from pattern_acp.cli.chat.screen import Screen
-from pattern_acp.cli.chat.session_info import SessionInfo
+from pattern_acp.cli.chat.events import OfferedChoice, Question, SessionInfo
+from pattern_acp.cli.chat.screen import UNICODE, Screen
 from pattern_acp.cli.chat.transcript import Transcript
 from pattern_acp.cli.chat.views import ScreenView
 from pattern_acp.domain.canonical import JsonObject

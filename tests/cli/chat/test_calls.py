@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.calls import DisplayedCall, call_details, call_line, live_details, plain_text
-from pattern_acp.cli.chat.glyphs import WORDS, Marks
+from pattern_acp.cli.chat.screen import WORDS, Marks
 from pattern_acp.domain.tool_calls import ToolCallStatus, ToolKind
 
 

@@ -14,8 +14,8 @@ import pytest
 from pattern_acp.bootstrap.process import start_process
 from pattern_acp.cli.arguments import Chat
 from pattern_acp.cli.chat.agent_process import AgentGoneError, ChatError, open_agent
-from pattern_acp.cli.chat.glyphs import UNICODE
 from pattern_acp.cli.chat.run import Connect, run
+from pattern_acp.cli.chat.screen import UNICODE
 from pattern_acp.config.load import process_environment
 from pattern_acp.config.settings import Flags
 from tests.support.process import COMMAND, agent_environment, write_script

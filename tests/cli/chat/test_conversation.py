@@ -14,9 +14,8 @@ from acp import schema as sdk
 from acp.agent.connection import AgentSideConnection
 
 from pattern_acp.cli.chat.agent_process import AgentProcess, AgentRefusedError, Incoming
-from pattern_acp.cli.chat.conversation import Conversation, SessionToOpen, open_conversation
+from pattern_acp.cli.chat.conversation import Conversation, GivenImage, GivenText, SessionToOpen, open_conversation
 from pattern_acp.cli.chat.events import AgentAsks, Happening, PromptAnswered, Updated
-from pattern_acp.cli.chat.images import GivenImage, GivenText
 from pattern_acp.config.load import process_environment
 from pattern_acp.jsonrpc.transport import LoopbackTransport, Oversize, loopback_pair
 from pattern_acp.workspace.local_terminal import LocalTerminal

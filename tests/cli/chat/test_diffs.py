@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.acp import schema
 from pattern_acp.cli.chat.calls import DiffRow, diff_rows, diff_text, shown_path
-from pattern_acp.cli.chat.glyphs import ASCII, UNICODE
+from pattern_acp.cli.chat.screen import ASCII, UNICODE
 
 lines = st.lists(st.sampled_from(["a", "b", "c", "", "  d"]), max_size=40)
 

@@ -1,8 +1,8 @@
 """What the chat remembers of updates that show nothing."""
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.glyphs import UNICODE
-from pattern_acp.cli.chat.session_info import SessionInfo
+from pattern_acp.cli.chat.events import SessionInfo
+from pattern_acp.cli.chat.screen import UNICODE
 from pattern_acp.cli.chat.transcript import header_line
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.glyphs import ASCII, UNICODE, marks_for
+from pattern_acp.cli.chat.screen import ASCII, UNICODE, marks_for
 from pattern_acp.cli.chat.transcript import duration, folder_words, short_number, usage_words
 
 

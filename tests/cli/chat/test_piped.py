@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pattern_acp.cli.chat.agent_process import ChatError
-from pattern_acp.cli.chat.images import PIPED_CHARACTERS, PIPED_URI, GivenImage, GivenText, read_piped, say
+from pattern_acp.cli.chat.conversation import PIPED_CHARACTERS, PIPED_URI, GivenImage, GivenText, read_piped, say
 
 
 def from_file(folder: Path, data: bytes, tell: Callable[[str], None] = say) -> GivenImage | GivenText | None:

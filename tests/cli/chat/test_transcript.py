@@ -7,9 +7,8 @@ from inline_snapshot import snapshot
 from rich.console import Console
 
 from pattern_acp.cli.chat.answers import PlainAnswer, RenderedAnswer
-from pattern_acp.cli.chat.glyphs import ASCII, UNICODE, Marks
-from pattern_acp.cli.chat.screen import Screen
-from pattern_acp.cli.chat.session_info import SessionInfo
+from pattern_acp.cli.chat.events import SessionInfo
+from pattern_acp.cli.chat.screen import ASCII, UNICODE, Marks, Screen
 from pattern_acp.cli.chat.transcript import Transcript
 from pattern_acp.cli.chat.views import read_update
 from pattern_acp.domain.canonical import Json, JsonObject

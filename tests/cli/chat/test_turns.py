@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from pattern_acp.acp import schema
-from pattern_acp.cli.chat.events import AgentAsks, Happening, Inbox, PromptAnswered, Question, Updated
-from pattern_acp.cli.chat.interrupts import LEAVING_SECONDS, Interrupts, SecondPress
+from pattern_acp.cli.chat.events import AgentAsks, Happening, Inbox, PromptAnswered, Question, SessionInfo, Updated
+from pattern_acp.cli.chat.interactive import Turns
+from pattern_acp.cli.chat.keyboard import LEAVING_SECONDS, Interrupts, SecondPress
 from pattern_acp.cli.chat.run import exit_code
-from pattern_acp.cli.chat.session_info import SessionInfo
-from pattern_acp.cli.chat.turns import Turns
 from pattern_acp.domain.canonical import JsonObject
 
 TITLE: JsonObject = {"sessionUpdate": "session_info_update", "title": "The title"}

@@ -1,7 +1,9 @@
-"""Running the commands of one event.
+"""Commands of the user, or of a project they trust, that run at events of a session.
 
-Owns: their process and time limit, what its end means, and our tools in the words of their scripts. Must not know: what
-an answer leads to.
+Owns: what such a command reads, its process and time limit, what its end means, and our tools in the words of their
+scripts. Must not know: sessions, policy, who trusts what, or what an answer leads to. Events, keys and answers are
+those of Claude Code's hooks, so that scripts written for it work; the source is its published documentation of hooks
+(docs/how-to/hooks.md says what is the same).
 """
 
 import json
