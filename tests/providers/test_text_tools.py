@@ -153,7 +153,7 @@ def test_the_system_prompt_says_how_each_action_is_written():
 def test_arguments_inside_lists_are_told_of_too():
     told = instruction((EditFile.spec,))
     assert "/edit_file path=TEXT edits.1.old_text=TEXT edits.1.new_text=TEXT [edits.1.replace_all=true|false]" in told
-    assert "    old_text: Exact, without line numbers" in told
+    assert "    old_text: Exact, no line numbers" in told
 
 
 def test_calls_and_results_go_back_as_text_with_ids():
