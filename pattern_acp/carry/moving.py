@@ -43,6 +43,7 @@ from pattern_acp.carry.export import (
     Choice,
     Contents,
     EntryRecord,
+    EventRecord,
     Export,
     SessionRecord,
     TaskListRecord,
@@ -57,6 +58,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import BlockId, SessionId
 from pattern_acp.domain.errors import BlockError, PatternError
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.jobs.store import next_number
 from pattern_acp.journal.codec import LeaseHeldError, kinds_of
 from pattern_acp.journal.contents import read_content
@@ -83,9 +85,14 @@ from pattern_acp.memory.forks import stored_block
 from pattern_acp.memory.history import read_history
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.store import load_block
+from pattern_acp.session.stored import index_session
 
 _JOB_EVENTS = ("quoted_seq", "agreed_seq", "settled_seq", "last_seq")
 """Columns of a job that are events of its session."""
+
+_STATE_OF_JOB = ("state", "before", "outcome", "round", "turn_id")
+
+_SETTINGS = ("description", "char_limit", "permission", "pinned", "tier")
 
 _OF_BLOCKS = (
     ("block_updates", "block_id"),
@@ -320,6 +327,23 @@ class _ProjectSurroundings(ArrivalSurroundings):
         del scope, owner, said
         return False
 
+    def apart(
+        self, item: str, events: Sequence[EventRecord], kinds: Sequence[type]
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """The hashes of the events about a block or entry that are not there, and of those that are only there."""
+        asked = {"item": item, "kinds": _json(kinds_of(kinds)), "store": self.store}
+        there = frozenset(text(row[3]) for row in self.tx.all(QUERIES["events_about"], asked))
+        brought = frozenset(one.hash for one in events)
+        return brought - there, there - brought
+
+    def of_block_apart(self, record: BlockRecord) -> tuple[frozenset[str], frozenset[str]]:
+        """The result of `apart` for a block."""
+        return self.apart(str(record.row["id"]), [one.event for one in self.block_events(record)], BLOCK_KINDS)
+
+    def of_entry_apart(self, record: EntryRecord) -> tuple[frozenset[str], frozenset[str]]:
+        """The result of `apart` for an entry."""
+        return self.apart(str(record.row["id"]), record.events, ENTRY_KINDS)
+
 
 class _ProjectArrival(Arrival):
     """The writing of a project into its constellation, inside one transaction."""
@@ -450,9 +474,68 @@ def arrive(tx: Transaction, archive: ArchiveReader, *, now_ms: int) -> ImportRep
         ArchiveDamagedError: a record is not sound; nothing was stored.
         DatabaseError: the constellation cannot be written.
     """
-    report = ImportReport(cid_text(archive.root))
-    _ProjectArrival(tx, archive, archive.read(archive.root, ProjectContents), now_ms, report).run()
+    report, contents = ImportReport(cid_text(archive.root)), archive.read(archive.root, ProjectContents)
+    _remove_older(tx, archive, contents, now_ms)
+    _ProjectArrival(tx, archive, contents, now_ms, report).run()
     return report
+
+
+def _remove_older(tx: Transaction, archive: ArchiveReader, contents: ProjectContents, now_ms: int) -> None:
+    """Remove copies that a move which was cut off left, and that only the source changed since: they come again."""
+    here = _ProjectSurroundings(tx, archive, {})
+    blocks: list[str] = []
+    entries: list[str] = []
+    for cid in (*links_of(archive, contents.blocks), *links_of(archive, contents.deleted)):
+        record = archive.read(cid, BlockRecord)
+        block_id = str(record.row["id"])
+        missing, only_there = here.of_block_apart(record)
+        if missing and not only_there and tx.one(QUERIES["block_of_id"], {"id": block_id}):
+            blocks.append(block_id)
+    for cid in links_of(archive, contents.entries):
+        record = archive.read(cid, EntryRecord)
+        entry_id = str(record.row["id"])
+        missing, only_there = here.of_entry_apart(record)
+        if missing and not only_there and tx.one(QUERIES["is_entry"], {"id": entry_id}):
+            entries.append(entry_id)
+    if blocks or entries:
+        tx.overwrite_deleted()
+        _Removal(tx, "A newer copy came from another constellation.", now_ms, blocks=blocks, entries=entries).run()
+    for cid in links_of(archive, contents.jobs):
+        _remove_older_job(tx, archive.read(cid, JobRecord))
+    _forget_there(tx, archive, contents, now_ms)
+
+
+def _forget_there(tx: Transaction, archive: ArchiveReader, contents: ProjectContents, now_ms: int) -> None:
+    """Take out of copies of sessions the words that were forgotten in the source since."""
+    planned: list[PlannedRedaction] = []
+    sessions: dict[str, str] = {}
+    for cid in links_of(archive, contents.sessions):
+        record = archive.read(cid, SessionRecord)
+        session = str(record.row["id"])
+        for one in (one for page in record.events for one in archive.read(page, list[ChainedEvent]) if one.masked):
+            asked: dict[str, SqlValue] = {"stream": session, "place": one.session_seq, "hash": one.hash}
+            row = tx.one(QUERIES["whole_event_at"], asked)
+            if row is not None:
+                planned.append(PlannedRedaction(integer(row[0]), session, one.event.payload, None))
+                sessions[session] = str(record.row["cwd"])
+    if not planned:
+        return
+    tx.overwrite_deleted()
+    event = EventsRedacted("They were forgotten where they came from.", len(planned), 0, digest_of(planned), "import")
+    audit = append(tx, CONSTELLATION_STREAM, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=now_ms)
+    redact(tx, planned, audit_seq=audit.seq, at_ms=now_ms)
+    for session, cwd in sessions.items():
+        remove_source(tx, session)
+        index_session(tx, session, cwd)
+    clean_indexes(tx)
+
+
+def _remove_older_job(tx: Transaction, record: JobRecord) -> None:
+    job = str(record.row["id"])
+    row = tx.one(QUERIES["state_of_job"], {"id": job})
+    if row is not None and [record.row[name] for name in _STATE_OF_JOB] != list(row):
+        drop_rows(tx, "job_holds", "job_id", [job])
+        drop_rows(tx, "jobs", "id", [job])
 
 
 def compare_there(tx: Transaction, archive: ArchiveReader, project: MovingProject) -> tuple[int, int]:
@@ -498,7 +581,7 @@ class _Comparison:
         contents = self._contents
         kinds: tuple[tuple[tuple[bytes, ...], Callable[[bytes], bool]], ...] = (
             (contents.blocks, self._has_block),
-            (contents.deleted, self._has_block),
+            (contents.deleted, partial(self._has_block, deleted=1)),
             (contents.entries, self._has_entry),
             (contents.tasks, self._has_tasks),
             (contents.sessions, self._has_session),
@@ -510,17 +593,36 @@ class _Comparison:
             for cid in links_of(self._archive, pages):
                 yield cid, partial(arrived, cid)
 
-    def _has_block(self, cid: bytes) -> bool:
+    def _has_block(self, cid: bytes, deleted: int = 0) -> bool:
         record = self._archive.read(cid, BlockRecord)
-        if self._here.of_block(cid).state == "known":
+        missing, _ = self._here.of_block_apart(record)
+        if not missing:
             return True
         block_id = str(record.row["id"])
         writes = [one for one in self._here.block_events(record) if one.write is not None and one.write.get("data")]
-        return bool(writes) and all(self._here.has_write(block_id, one) for one in writes)
+        if not writes or not all(self._here.has_write(block_id, one) for one in writes):
+            return False
+        settings = self._tx.one(QUERIES["settings_of_block"], {"id": block_id})
+        if settings != (*(record.row[name] for name in _SETTINGS), deleted):
+            raise MoveRefusedError(
+                f"The memory block {record.row['label']} was changed in both places, and its settings differ, or it is "
+                "deleted in one of them. Make it the same in both, and move again; nothing was removed."
+            )
+        return True
 
     def _has_entry(self, cid: bytes) -> bool:
         record = self._archive.read(cid, EntryRecord)
-        return self._tx.one(QUERIES["is_entry"], {"id": str(record.row["id"])}) is not None
+        entry_id = str(record.row["id"])
+        if not self._tx.one(QUERIES["is_entry"], {"id": entry_id}):
+            return False
+        missing, _ = self._here.of_entry_apart(record)
+        status = self._tx.one(QUERIES["status_of_entry"], {"id": entry_id})
+        if missing and record.bound is not None and status != (record.bound["status"],):
+            raise MoveRefusedError(
+                f"The {record.bound['kind']} “{one_line(str(record.row['text']), 60)}” was changed in both places, and "
+                "its status differs. Give it the same in both, and move again; nothing was removed."
+            )
+        return True
 
     def _has_tasks(self, cid: bytes) -> bool:
         record = self._archive.read(cid, TaskListRecord)
@@ -571,29 +673,42 @@ def remove(tx: Transaction, project: MovingProject, root: str, *, now_ms: int) -
                 f"{project.name} was changed while it was moved, and is in both places now; move it again."
             )
     refuse_if_in_use(tx, project, here.chosen, now_ms)
-    _Removal(tx, project, here.chosen, now_ms).run()
+    owned = {"owner": project.key}
+    blocks, entries, lists = (
+        [text(row[0]) for row in tx.all(QUERIES[name], owned)] for name in ("own_blocks", "own_entries", "own_lists")
+    )
+    reason = f"{project.name} was moved to the constellation {project.target}."
+    _Removal(tx, reason, now_ms, blocks=blocks, entries=entries, lists=lists, sessions=here.chosen).run()
+    tx.execute(QUERIES["drop_cursors"], {"project": project.key})
 
 
 class _Removal:
-    """The removal of a project, inside its transaction."""
+    """The removal of things of a project, inside its transaction."""
 
-    def __init__(self, tx: Transaction, project: MovingProject, sessions: Sequence[str], now_ms: int) -> None:
+    def __init__(
+        self,
+        tx: Transaction,
+        reason: str,
+        now_ms: int,
+        *,
+        blocks: Sequence[str],
+        entries: Sequence[str],
+        lists: Sequence[str] = (),
+        sessions: Sequence[str] = (),
+    ) -> None:
         self._tx = tx
-        self._project = project
-        self._sessions = sessions
+        self._reason = reason
         self._now_ms = now_ms
-        owned = {"owner": project.key}
-        self._blocks, self._entries, self._lists = (
-            [text(row[0]) for row in tx.all(QUERIES[name], owned)]
-            for name in ("own_blocks", "own_entries", "own_lists")
-        )
+        self._blocks = blocks
+        self._entries = entries
+        self._lists = lists
+        self._sessions = sessions
 
     def run(self) -> None:
         tx, sessions = self._tx, self._sessions
         named = {digest for session in sessions for digest in contents_of(tx, session)}
         planned = self._planned()
-        reason = f"{self._project.name} was moved to the constellation {self._project.target}."
-        event = EventsRedacted(reason, len(planned), len(named), digest_of(planned), MOVE)
+        event = EventsRedacted(self._reason, len(planned), len(named), digest_of(planned), MOVE)
         seq = append(tx, CONSTELLATION_STREAM, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=self._now_ms).seq
         redact(tx, planned, audit_seq=seq, at_ms=self._now_ms)
         tasks = self._ids("tasks_of_list", self._lists)
@@ -609,7 +724,6 @@ class _Removal:
         for session in sessions:
             tx.execute(QUERIES["drop_session_grants"], {"id": session})
             mark_moved(tx, SessionId(session), seq=seq)
-        tx.execute(QUERIES["drop_cursors"], {"project": self._project.key})
         drop_unnamed(tx, named)
         clean_indexes(tx)
 

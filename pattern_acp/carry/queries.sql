@@ -165,9 +165,25 @@ SELECT session_seq FROM events WHERE seq = :seq;
 -- The event at a place in a stream.
 SELECT seq FROM events WHERE stream = :stream AND session_seq = :place;
 
+-- name: whole_event_at
+-- The event at a place in a stream, if it has all of its words.
+SELECT seq FROM events WHERE stream = :stream AND session_seq = :place AND hash = :hash AND salt <> '';
+
 -- name: is_job
 -- Whether a job is there.
 SELECT 1 FROM jobs WHERE id = :id;
+
+-- name: state_of_job
+-- How far a job is.
+SELECT state, before, outcome, round, turn_id FROM jobs WHERE id = :id;
+
+-- name: settings_of_block
+-- The settings of a block, and whether it was deleted.
+SELECT description, char_limit, permission, pinned, tier, deleted FROM blocks WHERE id = :id;
+
+-- name: status_of_entry
+-- Whether a trap, constraint or decision still acts.
+SELECT status FROM bound_entries WHERE entry = :id;
 
 -- name: is_job_number
 -- Whether a job has a number.

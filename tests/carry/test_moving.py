@@ -27,14 +27,17 @@ from pattern_acp.memory.blocks import BlockKey, MemoryFork, Scope
 from pattern_acp.memory.forks import fork_of_session
 from pattern_acp.memory.history import blame_lines, read_history
 from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit
+from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
+from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.store import load_block
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.rewind.forks import ForkingMemory, fork_session
 from pattern_acp.session.stored import project_of_folder, rename_session
+from pattern_acp.tools.registry import parameter_names
 from tests.carry.test_archive import NOW, OTHER, home, is_sound, leave, memory_of, offered, say, state, talk, text_of
 from tests.carry.test_task_lists import add
 from tests.jobs.test_store import AGREED, quoted
@@ -286,6 +289,84 @@ async def test_a_move_that_was_cut_off_is_finished_with_what_both_sides_wrote_me
         await rename_session(two, session, "Another way", now=NOW)
         with pytest.raises(MoveRefusedError, match="continued in both places"):
             await move_to(one, two, folder)
+
+
+async def arrived_only(one: Database, two: Database, folder: Path, file: Path) -> None:
+    """Leave what a move leaves that was cut off before it removed anything."""
+    with file.open("w+b") as into:
+        await one.read(lambda tx: ProjectExport(tx, into, moving(folder)).export())
+        archive = read_archive(into)
+        await two.write(lambda tx: arrive(tx, archive, now_ms=NOW))
+
+
+async def settle(database: Database, project: str, fact: str) -> None:
+    await memory_of(database, project).commit(MemoryEdit(ARCHIVE, "resolve", "", old_text=fact, reason="Mended."), None)
+
+
+async def test_settings_and_states_that_changed_before_a_move_was_run_again_are_not_lost(tmp_path: Path):
+    folder = tmp_path / "shop"
+    session = await fill(tmp_path / "one", folder)
+    key = key_of(folder)
+    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+        for label in ("notes", "old"):
+            edit = MemoryEdit(label, "create", f"Teal {label}.", scope="project", description="Notes")
+            await memory_of(one, key).commit(edit, None)
+        await reverts(one, key).delete("old")
+        for event in (quoted(), AGREED):
+            await one.write(partial(_follow, event, SessionId(session)))
+        await arrived_only(one, two, folder, tmp_path / "a.car")
+        owner = MemoryScope("tester", key, SessionId(session))
+        await MemorySetup(one, owner, clock=FakeClock()).configure("project", "limit", "7777")
+        await settle(one, key, "teal/ is generated.")
+        await reverts(one, key).delete("notes")
+        await reverts(one, key).restore("old")
+        await one.write(partial(_follow, job_moved(JobStage.WORKING), SessionId(session)))
+        root = await one.read(partial(_root, moving(folder)))
+        report = await move_to(one, two, folder)
+        assert (report.moved.root, report.merged) == (root, 0)
+        assert await two.read(partial(_root, moving(folder))) == root
+        assert await two.read(lambda tx: tx.all("SELECT state FROM jobs")) == [("working",)]
+        assert await is_sound(one) == await is_sound(two) == []
+        assert [found.problems for found in await two.read(verify_jobs)] == [()]
+
+
+async def test_a_change_that_cannot_join_another_one_there_refuses_the_move_until_both_are_the_same(tmp_path: Path):
+    folder = tmp_path / "shop"
+    owner = MemoryScope("tester", key_of(folder), SessionId(await fill(tmp_path / "one", folder)))
+    key = key_of(folder)
+    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+        await arrived_only(one, two, folder, tmp_path / "a.car")
+        await MemorySetup(one, owner, clock=FakeClock()).configure("project", "limit", "7777")
+        await say(two, "project", "The roof is new.", project=key, peer=9)
+        with pytest.raises(MoveRefusedError, match="The memory block project was changed in both places"):
+            await move_to(one, two, folder)
+        await MemorySetup(two, owner, clock=FakeClock()).configure("project", "limit", "7777")
+        await settle(one, key, "teal/ is generated.")
+        trap = await two.read(lambda tx: tx.all("SELECT id FROM archival_entries WHERE text LIKE 'teal/%'"))
+        assert len(trap) == 1
+        edit = MemoryEdit(ARCHIVE, "verify", "", old_text="teal/ is generated.")
+        await memory_of(two, key).commit(edit, None)
+        with pytest.raises(MoveRefusedError, match=r"The trap “teal/ is generated\.” was changed in both places"):
+            await move_to(one, two, folder)
+        await settle(two, key, "teal/ is generated.")
+        assert (await move_to(one, two, folder)).merged > 0
+        assert await is_sound(one) == await is_sound(two) == []
+        assert "The roof is new." in await text_of(two, owner=key)
+
+
+async def test_words_that_were_forgotten_before_a_move_was_run_again_are_gone_there_too(tmp_path: Path):
+    folder = tmp_path / "shop"
+    await fill(tmp_path / "one", folder)
+    key = key_of(folder)
+    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+        await say(one, "project", "The word is zebrafish.", project=key)
+        await arrived_only(one, two, folder, tmp_path / "a.car")
+        scope = HistoryScope(((Scope.PROJECT, key),), CONSTELLATION_STREAM, PERSON.actor, PERSON.origin, 9)
+        forgetting = MemoryForgetting(one, scope, clock=FakeClock(), parameters=parameter_names)
+        await forgetting.forget("project", "the word is zebrafish")
+        assert (await move_to(one, two, folder)).merged == 0
+        assert await is_sound(one) == await is_sound(two) == []
+    assert b"zebrafish" not in bytes_around(tmp_path / "two")
 
 
 async def test_an_import_does_not_bring_back_a_session_that_moved_away(tmp_path: Path):
