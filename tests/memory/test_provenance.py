@@ -154,6 +154,9 @@ KEYS = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(
+    900
+)  # thousands of checks of all memory, which take ten seconds on a machine that does nothing else
 @pytest.mark.parametrize("table", [*TABLES, *ARCHIVE])
 async def test_no_column_of_any_row_can_be_changed_unseen(constellation: Constellation, table: str):
     database = constellation.database
