@@ -21,8 +21,9 @@ from pattern_acp.domain.tool_calls import Plan
 from pattern_acp.memory.block_loader import whole_block
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.errors import BlockCorruptError
+from pattern_acp.memory.forgotten import MARKS
 from pattern_acp.memory.passages import block_passages, common_last_passages, common_passages, message_passages
-from pattern_acp.memory.recall import index_archival, insert_passage
+from pattern_acp.memory.recall import has_archival, index_archival, insert_passage, remove_source
 from pattern_acp.memory.schemas.forms import section_texts
 from pattern_acp.memory.schemas.item_forms import without_count
 from pattern_acp.memory.schemas.types import BlockSchema, CompositeSchema, LogSchema
@@ -185,7 +186,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def index_memory(tx: Transaction) -> None:
-    """Make every block and archival entry findable, in an index that holds none of them.
+    """Make every block and archival entry findable; what the index has of them already stays as it is.
 
     A block of which nothing is sound stays out.
 
@@ -203,12 +204,15 @@ def index_memory(tx: Transaction) -> None:
         if changed is not None:
             index_block(tx, block, at_ms=block.updated_ms, seq=columns.integer(changed[0]))
     for entry_id, owner, text, at_ms, seq, superseded in tx.all(_QUERIES["every_archival"]):
-        source, last = columns.text(entry_id), columns.integer(seq)
+        source, entry, last = columns.text(entry_id), columns.text(text), columns.integer(seq)
+        if has_archival(tx, source, entry):
+            continue
+        remove_source(tx, source)
         index_archival(
             tx,
             entry_id=source,
             owner=columns.text(owner),
-            text=columns.text(text),
+            text=entry,
             at_ms=columns.integer(at_ms),
             seq=last,
         )
@@ -271,10 +275,28 @@ LONGEST_DEED = 400
 """Characters that are indexed of what a tool call did."""
 
 
+def deed_item(deed: str) -> str:
+    """The item of what a tool call did: the same for the same call, however it ended."""
+    text = storable(deed)[:LONGEST_DEED]
+    return f"call {sha256_hex(text.partition('`: ')[0].encode())[:16]}"
+
+
+def lacks_deed(tx: Transaction, session_id: str) -> Callable[[int], bool]:
+    """Tells of the number of an event whether the index lacks what that tool call did.
+
+    Where words of one were forgotten, none is said to be missing: a masked one has the number of the forgetting.
+    """
+    rows = [(row[0], columns.text(row[1])) for row in tx.all(_QUERIES["indexed_calls"], {"source": session_id})]
+    if any(mark in text for _, text in rows for mark in MARKS):
+        return lambda _: False
+    known = {seq for seq, _ in rows}
+    return lambda seq: seq not in known
+
+
 def index_deed(tx: Transaction, session_id: str, owner: str, deed: str, *, at_ms: int, seq: int) -> None:
     """Index what a tool call did. The same once more in a session takes its place: tests run a hundred times a day."""
     text = storable(deed)[:LONGEST_DEED]
-    item = f"call {sha256_hex(text.partition('`: ')[0].encode())[:16]}"
+    item = deed_item(text)
     tx.execute(_QUERIES["delete_item"], {"source": session_id, "item": item})
     insert_passage(tx, "call", session_id, owner, item, text, at_ms, seq)
 

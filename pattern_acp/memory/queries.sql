@@ -677,6 +677,26 @@ DELETE FROM embedding_queue WHERE model = :model AND entry = :entry;
 SELECT 1 WHERE EXISTS (SELECT 1 FROM vectors WHERE model = :model AND indexed = 0)
     OR EXISTS (SELECT 1 FROM index_leftovers WHERE model = :model);
 
+-- name: owner_of_entries
+-- The persona or project that finds what is indexed of a block, session or archival entry.
+SELECT owner FROM search_entries WHERE source = :source LIMIT 1;
+
+-- name: texts_of_item
+-- The passages that are indexed of a message or call, in their order.
+SELECT text FROM search_entries WHERE source = :source AND item = :item ORDER BY id;
+
+-- name: indexed_calls
+-- The tool calls of a session that are indexed, with the numbers of their events.
+SELECT last_seq, text FROM search_entries WHERE source = :source AND kind = 'call';
+
+-- name: texts_of_source
+-- The passages that are indexed of an archival entry, in their order.
+SELECT text FROM search_entries WHERE source = :source ORDER BY id;
+
+-- name: entries_since
+-- How many passages were indexed behind one of them, by what they are of.
+SELECT kind, source, count(*) FROM search_entries WHERE id > :after GROUP BY kind, source ORDER BY min(id);
+
 -- name: newest_entry
 -- The highest number of a passage; 0 without one.
 SELECT coalesce(max(id), 0) FROM search_entries;

@@ -20,6 +20,7 @@ from pattern_acp.db.raw import Token
 from pattern_acp.db.transaction import storable
 from pattern_acp.memory.dates import without_days
 from pattern_acp.memory.filters import FACT_KINDS, EntryKind, Filters
+from pattern_acp.memory.forgotten import MARKS
 from pattern_acp.memory.matching import Occurring, Visible, best_by_words, occurring
 from pattern_acp.memory.passages import excerpt, message_passages
 from pattern_acp.memory.turns import (
@@ -247,6 +248,48 @@ def index_archival(tx: Transaction, *, entry_id: str, owner: str, text: str, at_
     """Index an archival entry, which is new."""
     for number, passage in enumerate(message_passages(storable(text)), start=1):
         insert_passage(tx, "archival", entry_id, owner, str(number), passage, at_ms, seq)
+
+
+def has_message(tx: Transaction, session_id: str, message_id: str, text: str) -> bool:
+    """True if as many passages are indexed of a message as it has, or words of it were forgotten."""
+    rows = tx.all(_QUERIES["texts_of_item"], {"source": session_id, "item": message_id})
+    passages = message_passages(storable(text))
+    # What was masked may be cut elsewhere, and must not come back.
+    return bool(rows) and (
+        len(rows) >= len(passages) or any(mark in columns.text(row[0]) for row in rows for mark in MARKS)
+    )
+
+
+def has_archival(tx: Transaction, entry_id: str, text: str) -> bool:
+    """True if this text is what is indexed of an archival entry."""
+    rows = tx.all(_QUERIES["texts_of_source"], {"source": entry_id})
+    return [columns.text(row[0]) for row in rows] == [*message_passages(storable(text))]
+
+
+def owner_of_entries(tx: Transaction, source: str) -> str:
+    """The persona or project that finds what is indexed of a block, session or archival entry; empty for nothing."""
+    row = tx.one(_QUERIES["owner_of_entries"], {"source": source})
+    return "" if row is None else columns.text(row[0])
+
+
+def newest_entry(tx: Transaction) -> int:
+    """The highest id of an index entry; 0 where there is none."""
+    row = tx.one(_QUERIES["newest_entry"])
+    return columns.integer(row[0]) if row else 0
+
+
+class IndexedCount(Struct, frozen=True):
+    """Number of passages of one kind and source."""
+
+    kind: str
+    source: str
+    count: int
+
+
+def entries_since(tx: Transaction, entry: int) -> tuple[IndexedCount, ...]:
+    """Counts of what was indexed behind an entry, by kind and source."""
+    rows = tx.all(_QUERIES["entries_since"], {"after": entry})
+    return tuple(IndexedCount(columns.text(row[0]), columns.text(row[1]), columns.integer(row[2])) for row in rows)
 
 
 def remove_source(tx: Transaction, source: str) -> int:
@@ -685,7 +728,7 @@ def _in_windows(tx: Transaction, words: Occurring, visible: Visible) -> list[Row
     entries = list(rows)
     places = [TurnPlace(entry, columns.text(rows[entry][2]), columns.text(rows[entry][3])) for entry in entries]
     counts = {word: len(having) for word, having in matches.items()}
-    scores = window_scores(places, matches, counts, max(2 * len(rows), _newest(tx)))
+    scores = window_scores(places, matches, counts, max(2 * len(rows), newest_entry(tx)))
     return [rows[entry] for _, entry in nlargest(WINDOWED, zip(scores, entries, strict=True))]
 
 
@@ -712,7 +755,7 @@ def _of_days(tx: Transaction, asked: QueryOfTurns, filters: Filters, zone: tzinf
 def _with_windows(tx: Transaction, found: list[Candidate], words: Occurring) -> list[Candidate]:
     """The candidates, with the scores of the windows of those that are messages."""
     messages = [one for one in found if one.kind in _MESSAGES]
-    passages = _newest(tx)
+    passages = newest_entry(tx)
     scoring = words.telling(passages).counts
     if not messages or not scoring:
         return found
@@ -733,11 +776,6 @@ def _with_windows(tx: Transaction, found: list[Candidate], words: Occurring) -> 
 
 def _as_asked(words: Sequence[str]) -> str:
     return json.dumps([match_expression((word,)) for word in words])
-
-
-def _newest(tx: Transaction) -> int:
-    row = tx.one(_QUERIES["newest_entry"])
-    return columns.integer(row[0]) if row else 0
 
 
 def _by_meaning(

@@ -31,6 +31,7 @@ from pattern_acp.db.segment_files import (
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import RandomIds
 from pattern_acp.domain.errors import DatabaseError
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.history import readable
 from pattern_acp.journal.reader import (
     broken_streams,
@@ -39,6 +40,9 @@ from pattern_acp.journal.reader import (
     newest_times,
     wrong_origins,
 )
+from pattern_acp.memory.filters import FACT_KINDS, TASK_ID
+from pattern_acp.memory.forget import labels_of_blocks
+from pattern_acp.memory.indexing import index_memory
 from pattern_acp.memory.integrity import (
     damaged_blocks,
     damaged_histories,
@@ -46,10 +50,13 @@ from pattern_acp.memory.integrity import (
     rebuild_search,
     search_problem,
 )
+from pattern_acp.memory.recall import IndexedCount, entries_since, newest_entry
 from pattern_acp.memory.service.forget import begin_histories_anew
 from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
 from pattern_acp.recovery.backups import STALE_PART_MS, stamp
 from pattern_acp.session.session_row_rebuild import wrong_rows
+from pattern_acp.session.stored import index_all
+from pattern_acp.tasks.store import index_tasks
 
 
 class Health(StrEnum):
@@ -120,8 +127,8 @@ def verify(path: Path) -> list[Finding]:
     """Check a temporary copy of the constellation at `path` from end to end.
 
     These are the file's structure, the chain of every session, the row of every session recomputed from its events,
-    every block of memory rebuilt from its writes, every stored file against its hash, the search index against its
-    sources, and every line of the segments.
+    every block of memory rebuilt from its writes, every stored file against its hash, the search index against what it
+    is made from, and every line of the segments.
     """
     with TemporaryDirectory(prefix="pattern-acp-", ignore_cleanup_errors=True) as scratch:
         copy = Path(scratch) / path.name
@@ -158,7 +165,7 @@ def _carry_out(path: Path, wanted: Repair, now_ms: int) -> str:
             back_up(path, copy)
             begin = partial(begin_histories_anew, peer=RandomIds().peer(), at_ms=now_ms)
             return f"The history of {', '.join(change_file(path, begin))} begins again; as it was it is in {copy}."
-        change_file(path, rebuild_search)
+        change_file(path, _rebuild_search)
     except OSError as error:
         return f"{target} could not be changed ({error.strerror})."
     except DatabaseError as error:
@@ -204,10 +211,53 @@ def check_rows(tx: Transaction) -> list[Finding]:
 def _verify_search(tx: Transaction, path: Path) -> list[Finding]:
     problem = search_problem(tx)
     if not problem:
-        return [Finding("Verified search", Health.OK, "the index is that of the stored texts")]
-    remedy = "pattern-acp doctor --repair rebuilds it."
+        missing = readable(lambda: _missing_passages(tx), "")
+        problem = f"Searches do not find {missing}." if missing else ""
+    if not problem:
+        return [Finding("Verified search", Health.OK, "every block, archival entry, task and message is in the index")]
+    remedy = "pattern-acp doctor --verify --repair rebuilds it."
     mends = Repair("rebuild_search", str(path), safe=True)
     return [Finding("Verified search", Health.BROKEN, problem, remedy, mends, "database.corrupt")]
+
+
+def _index_again(tx: Transaction) -> Sequence[IndexedCount]:
+    """Index whatever the search index lacks, and say what that was. Skills are indexed as sessions find them.
+
+    Raises:
+        DatabaseError: the file cannot be written.
+    """
+    newest = newest_entry(tx)
+    index_memory(tx)
+    index_tasks(tx)
+    index_all(tx)
+    return entries_since(tx, newest)
+
+
+def _missing_passages(tx: Transaction) -> str:
+    """The passages that the search index lacks and what they are of, as a clause; empty for none."""
+    added = _index_again(tx)
+    if not added:
+        return ""
+    labels = labels_of_blocks(tx)
+    blocks = [f"the block {labels.get(one.source, one.source)}" for one in added if one.kind == "block"]
+    entries = sum(one.kind in {"archival", "superseded"} for one in added)
+    tasks = sum(one.source.startswith(TASK_ID) for one in added)
+    others = {one.source for one in added if one.kind not in FACT_KINDS}
+    others |= {one.source for one in added if one.kind == "task" and not one.source.startswith(TASK_ID)}
+    sessions = [f"the session {source}" for source in sorted(others)]
+    named = [*_first(blocks, "block"), *_first(sessions, "session")]
+    named += [plural(entries, "archival entry", "archival entries")] if entries else []
+    named += [plural(tasks, "task")] if tasks else []
+    return f"{plural(sum(one.count for one in added), 'passage')} of {', '.join(named)}"
+
+
+def _first(names: Sequence[str], noun: str) -> list[str]:
+    return [*names[:3], *([f"{plural(len(names) - 3, f'other {noun}')}"] if len(names) > 3 else [])]
+
+
+def _rebuild_search(tx: Transaction) -> None:
+    rebuild_search(tx)
+    _index_again(tx)
 
 
 def _verify_segments(path: Path) -> Iterator[Finding]:

@@ -34,8 +34,15 @@ from pattern_acp.journal.leases import Holder
 from pattern_acp.journal.reader import Recorded, read_stream
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import project_key
-from pattern_acp.memory.indexing import index_deed, index_steps
-from pattern_acp.memory.recall import MessageKind, index_message, move_messages, remove_source
+from pattern_acp.memory.indexing import deed_item, index_deed, index_steps, lacks_deed
+from pattern_acp.memory.recall import (
+    MessageKind,
+    has_message,
+    index_message,
+    move_messages,
+    owner_of_entries,
+    remove_source,
+)
 from pattern_acp.workspace.git import git_facts
 
 logger = logging.getLogger(__name__)
@@ -148,28 +155,28 @@ def index_session(tx: Transaction, session_id: str, cwd: str) -> None:
     _index_again(tx, session_id, read_stream(tx, session_id, kinds=_INDEXED), project_of_folder(cwd))
 
 
-def _index_again(tx: Transaction, session_id: str, recorded: list[Recorded], owner: str) -> None:
+def _index_again(
+    tx: Transaction, session_id: str, recorded: list[Recorded], owner: str, *, only_missing: bool = False
+) -> None:
     for fork, fork_seq in sessions.living_forks(tx, SessionId(session_id)):
         move_messages(tx, fork, session_id, upto_seq=fork_seq)
     # Late: only what brings a session back or rebuilds the index reads past turns.
     from pattern_acp.session.projections import WholeAnswers
-    from pattern_acp.session.searching import deed_of
 
     answers = WholeAnswers()
-    calls: dict[str, ToolCallView] = {}
+    deeds = _last_deeds(recorded)
+    if only_missing:
+        lacks = lacks_deed(tx, session_id)
+        deeds = {seq: deed for seq, deed in deeds.items() if lacks(seq)}
     for entry in recorded:
         answer = answers.follow(entry.event)
         match entry.event:
-            case ToolCallStarted(call=call):
-                calls[call.call_id] = call
-            case ToolCallFinished() as finished if finished.call_id in calls:
-                deed = deed_of(calls.pop(finished.call_id), finished)
-                if deed.changes:
-                    index_deed(tx, session_id, owner, deed.searched, at_ms=entry.at_ms, seq=entry.seq)
+            case ToolCallFinished() if entry.seq in deeds:
+                index_deed(tx, session_id, owner, deeds[entry.seq], at_ms=entry.at_ms, seq=entry.seq)
             case TurnStarted(message=message, command=""):
-                _index(tx, session_id, owner, "user", message, entry)
+                _index(tx, session_id, owner, "user", message, entry, only_missing=only_missing)
             case MessageRecorded() if answer is not None:
-                _index(tx, session_id, owner, "assistant", answer, entry)
+                _index(tx, session_id, owner, "assistant", answer, entry, only_missing=only_missing)
             case _:
                 pass
     # Of plans, the last one alone is found.
@@ -179,7 +186,34 @@ def _index_again(tx: Transaction, session_id: str, recorded: list[Recorded], own
             break
 
 
-def _index(tx: Transaction, session_id: str, owner: str, kind: MessageKind, message: Message, entry: Recorded) -> None:
+def _last_deeds(recorded: list[Recorded]) -> dict[int, str]:
+    """Deeds of the calls of a session by the numbers of their events; of the same once more, the last alone."""
+    from pattern_acp.session.searching import deed_of
+
+    calls: dict[str, ToolCallView] = {}
+    deeds: dict[str, tuple[int, str]] = {}
+    for entry in recorded:
+        if isinstance(entry.event, ToolCallStarted):
+            calls[entry.event.call.call_id] = entry.event.call
+        elif isinstance(entry.event, ToolCallFinished) and entry.event.call_id in calls:
+            deed = deed_of(calls.pop(entry.event.call_id), entry.event)
+            if deed.changes:
+                deeds[deed_item(deed.searched)] = entry.seq, deed.searched
+    return dict(deeds.values())
+
+
+def _index(
+    tx: Transaction,
+    session_id: str,
+    owner: str,
+    kind: MessageKind,
+    message: Message,
+    entry: Recorded,
+    *,
+    only_missing: bool,
+) -> None:
+    if only_missing and has_message(tx, session_id, message.message_id, message.searched):
+        return
     if message.searched.strip():
         index_message(
             tx,
@@ -217,7 +251,7 @@ _INDEXED = (TurnStarted, MessageRecorded, ContextAdded, PlanUpdated, ToolCallSta
 
 
 def index_all(tx: Transaction, told: Callable[[int, int], object] = lambda _done, _of: None) -> None:
-    """Make the messages and the plan of every session findable, and what calls did, in an index that holds none.
+    """Make the messages and the plan of every session findable, and what calls did; what the index has stays.
 
     What was deleted is found no longer, except as what its living forks share with it. A session of which a message
     cannot be understood stays out. `told` is called before each session with how many are done, and of how many.
@@ -236,7 +270,9 @@ def index_all(tx: Transaction, told: Callable[[int, int], object] = lambda _done
         except JournalError as error:
             logger.warning("Session %s cannot be searched. %s", session_id, error)
             continue
-        _index_again(tx, session_id, recorded, project_of_folder(cwd))
+        # The folder may be gone, and another project would not find what it has now.
+        owner = owner_of_entries(tx, session_id) or project_of_folder(cwd)
+        _index_again(tx, session_id, recorded, owner, only_missing=True)
         for fork, fork_seq in forks:
             move_messages(tx, session_id, fork, upto_seq=fork_seq)
         if deleted:

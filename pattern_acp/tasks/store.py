@@ -631,7 +631,7 @@ def _index(tx: Transaction, list_id: str, task: Task, seq: int) -> None:
 
 
 def index_tasks(tx: Transaction) -> None:
-    """Let every task be found, in an index that holds none."""
+    """Let every task be found; what the index has of them already stays as it is."""
     for row in tx.all(_QUERIES["every_task"]):
         _index(tx, text(row[0]), _decoded(row[1]), integer(row[2]))
 

@@ -104,6 +104,17 @@ def test_a_search_index_that_lost_a_text_is_written_anew(path: Path):
     assert states(verify(path))["Verified search"] is Health.OK
 
 
+def test_passages_that_the_search_index_lost_are_named_and_indexed_again(path: Path):
+    change_file(path, lambda tx: tx.execute("DELETE FROM search_entries WHERE source = 'block_human'"))
+    findings = verify(path)
+    [broken] = [finding for finding in findings if finding.health is not Health.OK]
+    assert (broken.name, broken.detail) == ("Verified search", "Searches do not find 1 passage of the block human.")
+    repair(path, findings, now_ms=NOW)
+    assert states(verify(path))["Verified search"] is Health.OK
+    rows = read_file(path, lambda tx: tx.all("SELECT kind, owner, text FROM search_entries"))
+    assert rows == [("block", "default", "The person is Ada.")]
+
+
 def test_what_a_copy_left_is_moved_and_never_deleted(path: Path):
     part = path.parent / "backups" / "snapshot-20260101T000000Z.db.part"
     part.parent.mkdir()

@@ -1,12 +1,16 @@
 """Rows follow their events, in the events' own transaction (rule R1)."""
 
+from pathlib import Path
+
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.sessions import SessionRow, get_session
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.redaction import RedactionWanted, redact_session
 from pattern_acp.session.session import Session
 from pattern_acp.session.stored import index_all, restore_session
 from tests.support.agent import RunningAgent, running_agent
+from tests.support.editor import choose
 from tests.support.scripts import Turn, calls, says
 
 
@@ -90,3 +94,34 @@ async def test_the_last_plan_is_found_again_when_its_session_is_undeleted_and_wh
 
         await agent.database.write(index_anew)
         assert await steps() == ["Feed the zebras"]
+
+
+async def test_a_message_that_the_index_lost_is_found_again_and_the_others_stay_as_they_are():
+    async with running_agent(ScriptedProvider([says("Gnus graze."), says("Zebras too.")])) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "What do gnus do?")
+        await agent.editor.prompt(session, "And zebras?")
+
+        def messages(tx: Transaction) -> dict[str, int]:
+            rows = tx.all("SELECT text, id FROM search_entries WHERE kind IN ('user', 'assistant')")
+            return {str(text): int(str(entry)) for text, entry in rows}
+
+        before = await agent.database.read(messages)
+        await agent.database.write(lambda tx: tx.execute("DELETE FROM search_entries WHERE text = 'Gnus graze.'"))
+        await agent.database.write(index_all)
+        after = await agent.database.read(messages)
+        assert after.keys() == before.keys()
+        assert [text for text in before if after[text] != before[text]] == ["Gnus graze."]
+
+
+async def test_words_that_were_forgotten_do_not_come_back_into_the_index(tmp_path: Path):
+    folder = tmp_path / "folder-of"
+    folder.mkdir()
+    model = ScriptedProvider([calls("write_file", path="a.txt", content="x\n"), says("Done.")])
+    async with running_agent(model, permission=choose("allow_once")) as agent:
+        session = await agent.editor.open_session(str(folder))
+        await agent.editor.prompt(session, "Write.")
+        await redact_session(agent.database, RedactionWanted(session, match="folder-of"), at_ms=1)
+        await agent.database.write(index_all)
+        rows = await agent.database.read(lambda tx: tx.all("SELECT text FROM search_entries WHERE kind = 'call'"))
+        assert [str(row[0]).count("folder-of") for row in rows] == [0]
