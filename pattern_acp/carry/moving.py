@@ -90,8 +90,6 @@ from pattern_acp.session.stored import index_session
 _JOB_EVENTS = ("quoted_seq", "agreed_seq", "settled_seq", "last_seq")
 """Columns of a job that are events of its session."""
 
-_STATE_OF_JOB = ("state", "before", "outcome", "round", "turn_id")
-
 _SETTINGS = ("description", "char_limit", "permission", "pinned", "tier")
 
 _OF_BLOCKS = (
@@ -531,9 +529,11 @@ def _forget_there(tx: Transaction, archive: ArchiveReader, contents: ProjectCont
 
 
 def _remove_older_job(tx: Transaction, record: JobRecord) -> None:
+    """Remove a copy of a job of which the source has more; one that continued there stays."""
     job = str(record.row["id"])
-    row = tx.one(QUERIES["state_of_job"], {"id": job})
-    if row is not None and [record.row[name] for name in _STATE_OF_JOB] != list(row):
+    row = tx.one(QUERIES["place_of_job"], {"id": job})
+    newest = max(place or 0 for place in (record.places[-1], *(place for place, _ in record.holds)))
+    if row is not None and row[0] is not None and integer(row[0]) < newest:
         drop_rows(tx, "job_holds", "job_id", [job])
         drop_rows(tx, "jobs", "id", [job])
 

@@ -173,9 +173,13 @@ SELECT seq FROM events WHERE stream = :stream AND session_seq = :place AND hash 
 -- Whether a job is there.
 SELECT 1 FROM jobs WHERE id = :id;
 
--- name: state_of_job
--- How far a job is.
-SELECT state, before, outcome, round, turn_id FROM jobs WHERE id = :id;
+-- name: place_of_job
+-- The place in its session of the last event of a job or of its holds.
+SELECT max(e.session_seq)
+FROM jobs AS j
+LEFT JOIN job_holds AS h ON h.job_id = j.id
+JOIN events AS e ON e.seq IN (j.last_seq, h.last_seq)
+WHERE j.id = :id;
 
 -- name: settings_of_block
 -- The settings of a block, and whether it was deleted.

@@ -18,7 +18,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import RandomIds, SessionId
 from pattern_acp.jobs.checking import verify_jobs
 from pattern_acp.jobs.model import JobEvent, JobStage
-from pattern_acp.jobs.store import follow_job
+from pattern_acp.jobs.store import JOB, Meter, draw, follow_job
 from pattern_acp.journal.leases import acquire, this_process
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.sessions import get_session
@@ -37,6 +37,7 @@ from pattern_acp.memory.store import load_block
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.rewind.forks import ForkingMemory, fork_session
 from pattern_acp.session.stored import project_of_folder, rename_session
+from pattern_acp.sync.outgoing import newest_event
 from pattern_acp.tools.registry import parameter_names
 from tests.carry.test_archive import NOW, OTHER, home, is_sound, leave, memory_of, offered, say, state, talk, text_of
 from tests.carry.test_task_lists import add
@@ -328,6 +329,36 @@ async def test_settings_and_states_that_changed_before_a_move_was_run_again_are_
         assert await two.read(lambda tx: tx.all("SELECT state FROM jobs")) == [("working",)]
         assert await is_sound(one) == await is_sound(two) == []
         assert [found.problems for found in await two.read(verify_jobs)] == [()]
+
+
+async def test_a_job_that_continued_there_before_a_move_was_run_again_stays_as_it_is_there(tmp_path: Path):
+    folder = tmp_path / "shop"
+    session = await fill(tmp_path / "one", folder)
+    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+        for event in (quoted(), AGREED):
+            await one.write(partial(_follow, event, SessionId(session)))
+        await arrived_only(one, two, folder, tmp_path / "a.car")
+        await two.write(partial(_follow, job_moved(JobStage.WORKING), SessionId(session)))
+        await move_to(one, two, folder)
+        assert await two.read(lambda tx: tx.all("SELECT state FROM jobs")) == [("working",)]
+        assert await one.read(lambda tx: tx.all("SELECT id FROM jobs")) == []
+        assert await is_sound(one) == await is_sound(two) == []
+        assert [found.problems for found in await two.read(verify_jobs)] == [()]
+
+
+async def test_what_a_job_used_before_a_move_was_run_again_is_not_lost(tmp_path: Path):
+    folder = tmp_path / "shop"
+    session = await fill(tmp_path / "one", folder)
+    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+        for event in (quoted(), AGREED):
+            await one.write(partial(_follow, event, SessionId(session)))
+        await arrived_only(one, two, folder, tmp_path / "a.car")
+        await rename_session(one, session, "It went on", now=NOW)
+        job = quoted().job_id
+        await one.write(lambda tx: draw(tx, job, JOB, Meter.TOKENS, 7, seq=newest_event(tx)))
+        await move_to(one, two, folder)
+        rows = await two.read(lambda tx: tx.all("SELECT spent FROM job_holds WHERE node = '' AND meter = 'tokens'"))
+        assert rows == [(7,)]
 
 
 async def test_a_change_that_cannot_join_another_one_there_refuses_the_move_until_both_are_the_same(tmp_path: Path):
