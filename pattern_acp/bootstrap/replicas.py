@@ -24,7 +24,7 @@ from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.service.commit import create_defaults
-from pattern_acp.memory.service.forget import Tell
+from pattern_acp.memory.service.forget import Tell, Telling
 from pattern_acp.memory.service.scope import PROGRAM, MemoryRules, MemoryScope, WriteContext
 from pattern_acp.memory.store import missing_blocks
 from pattern_acp.memory.templates.loading import NO_TEMPLATES
@@ -54,8 +54,6 @@ BUSY_SECONDS = 2.0
 """Longest wait for the lock of another file: the user hears soon that it cannot be used, and the others do not wait."""
 
 KEY_FILE = "replica.key"
-
-Telling = Callable[[], Awaitable[Tell]]
 
 
 def telling_of(process: Process) -> Telling | None:
@@ -107,9 +105,18 @@ async def keep_users_memory(process: Process, shared: Constellation, tasks: Task
 
 
 async def tell_projects(process: Process) -> Tell:
-    """Notes for the projects' constellations what the user's one forgets because another device did."""
+    """Notes for the projects' constellations that are there now what the user's one forgets for another device.
+
+    Raises:
+        DatabaseError: there is no key, or the folder of constellations cannot be looked at.
+    """
     forgetting = await _forgetting_of(process)
-    return forgetting.telling(await anyio.to_thread.run_sync(project_constellations, process.loaded))
+    try:
+        projects = await anyio.to_thread.run_sync(project_constellations, process.loaded)
+    except OSError as error:
+        folder = process.loaded.paths.data / "constellations"
+        raise DatabaseError(f"{folder} cannot be read ({error.strerror}); give yourself the right to it.") from error
+    return forgetting.telling(projects)
 
 
 async def exchange_once(process: Process, database: Database, seconds: float) -> None:

@@ -53,7 +53,7 @@ from pattern_acp.workspace.shell import hidden_names, shell_command
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
     from pattern_acp.memory.indexer import Indexer
-    from pattern_acp.memory.service.forget import Tell
+    from pattern_acp.memory.service.forget import Telling
     from pattern_acp.policy.sandbox import Sandboxing
 
 logger = logging.getLogger(__name__)
@@ -236,12 +236,12 @@ async def keeping_file(process: Process, database: Database, answered: anyio.Eve
             # Late: a start without sync imports nothing of it.
             from pattern_acp.bootstrap.syncing import keep_in_sync
 
-            tell: Tell | None = None
+            telling: Telling | None = None
             if is_per_project(process.loaded):
                 from pattern_acp.bootstrap.replicas import tell_projects
 
-                tell = await tell_projects(process)
-            syncing = partial(keep_in_sync, process, database, answered, tell)
+                telling = partial(tell_projects, process)
+            syncing = partial(keep_in_sync, process, database, answered, telling)
             tasks.start_soon(beside_sessions, "sync", syncing, name="sync")
         try:
             yield

@@ -23,7 +23,7 @@ from pattern_acp.domain.clock import RandomIds, SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.memory.secrets import SecretMask
-from pattern_acp.memory.service.forget import Tell
+from pattern_acp.memory.service.forget import Tell, Telling
 from pattern_acp.recovery.checks import Finding, Health
 from pattern_acp.session.stored import DAY_MS, project_of_folder
 from pattern_acp.sync.exchange import ExchangeReport, MemoryExchange, clock_problem, device_of, peers_of
@@ -100,7 +100,7 @@ def sharing_of(settings: SyncSettings) -> Sharing:
     )
 
 
-def telling_of(process: Process) -> Callable[[], Awaitable[Tell]] | None:
+def telling_of(process: Process) -> Telling | None:
     """Prepares the noting of what is forgotten for the user's other devices; None without sync.
 
     What it returns raises a `PatternError` where there is no key, or it is not available now.
@@ -190,19 +190,20 @@ class OpenExchange(Struct, frozen=True):
 
     exchange: MemoryExchange
     carrier: Carrier
-    tell: Tell | None = None
-    """Notes for the constellations of projects what is forgotten because another device did; None: there are none."""
+    telling: Telling | None = None
+    """Prepares, before each exchange, the noting for the constellations that projects have by then of what is forgotten
+    because another device did; None: there are none."""
 
     async def run(self) -> ExchangeReport:
         """See `MemoryExchange.run`."""
-        return await self.exchange.run(self.tell)
+        return await self.exchange.run(None if self.telling is None else await self.telling())
 
 
 @asynccontextmanager
 async def open_exchange(
-    process: Process, database: Database, tell: Tell | None = None
+    process: Process, database: Database, telling: Telling | None = None
 ) -> AsyncGenerator[OpenExchange, None]:
-    """Open what the settings say. `tell`: see `OpenExchange`.
+    """Open what the settings say. `telling`: see `OpenExchange`.
 
     Raises:
         SyncError: they name no place.
@@ -220,21 +221,23 @@ async def open_exchange(
             )
         sharing = await anyio.to_thread.run_sync(sharing_of, settings)
         exchange = MemoryExchange(database, carrier, key, sharing, mask_of(process), SystemClock(), RandomIds())
-        yield OpenExchange(exchange, carrier, tell)
+        yield OpenExchange(exchange, carrier, telling)
     finally:
         await carrier.close()
 
 
-async def keep_in_sync(process: Process, database: Database, answered: anyio.Event, tell: Tell | None = None) -> None:
+async def keep_in_sync(
+    process: Process, database: Database, answered: anyio.Event, telling: Telling | None = None
+) -> None:
     """Exchange whenever something is new here or there, until cancelled or this device is revoked.
 
-    `tell`: see `OpenExchange`.
+    `telling`: see `OpenExchange`.
     """
     await answered.wait()
     settings, pause, said = process.loaded.settings.sync, 1.0, ""
     while True:
         try:
-            async with open_exchange(process, database, tell) as opened:
+            async with open_exchange(process, database, telling) as opened:
                 known = -1
                 try:
                     while True:

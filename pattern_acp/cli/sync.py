@@ -24,7 +24,7 @@ from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
-from pattern_acp.memory.service.forget import Tell
+from pattern_acp.memory.service.forget import Telling
 from pattern_acp.sync.exchange import Peer, clock_problem, device_of, peers_of, revoke, tell_all_again
 from pattern_acp.sync.forgetting import change_key, unheard_forgettings
 from pattern_acp.sync.outgoing import read_changes
@@ -156,13 +156,13 @@ async def sync_now(desk: SyncDesk) -> Exchanged:
     Raises:
         PatternError: there is no place or no key, or the place cannot be used.
     """
-    tell: Tell | None = None
+    telling: Telling | None = None
     if is_per_project(desk.process.loaded):
         # Late: without a constellation for each project nothing of it is wanted.
         from pattern_acp.bootstrap.replicas import tell_projects
 
-        tell = await tell_projects(desk.process)
-    async with open_exchange(desk.process, desk.database, tell) as opened:
+        telling = partial(tell_projects, desk.process)
+    async with open_exchange(desk.process, desk.database, telling) as opened:
         report = await opened.run()
     return Exchanged(
         report.sent,

@@ -5,14 +5,18 @@ import os
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 
 import anyio
+import anyio.to_thread
 import pytest
 
+from pattern_acp.bootstrap.constellation_choice import process_in
 from pattern_acp.bootstrap.diagnosis import diagnose
 from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.bootstrap.replicas import tell_projects
 from pattern_acp.bootstrap.syncing import KeyRing, keep_in_sync, open_exchange, sync_finding
 from pattern_acp.cli.command_runner import open_for_command
 from pattern_acp.cli.main import run_with
@@ -258,3 +262,29 @@ def test_what_is_remembered_last_goes_while_the_process_ends(
     capsys.readouterr()
     assert run_with(typed("sync"), laptop) == 0
     assert "1 fact came" in capsys.readouterr().out
+
+
+async def test_what_another_device_forgets_is_noted_for_a_project_that_began_while_sync_was_open(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    desktop = machine(tmp_path, "desktop", folder, "[constellation]\nper_project = true\n")
+    laptop = machine(tmp_path, "laptop", folder)
+    key = await anyio.to_thread.run_sync(made_key, laptop, capsys)
+    await anyio.to_thread.run_sync(pipe_key, tmp_path / "desktop", key)
+
+    async def on_laptop(*words: str) -> None:
+        assert await anyio.to_thread.run_sync(run_with, typed(*words), laptop) == 0
+
+    await on_laptop("memory", "create", "about", "--text", "It is QUARTZ-7731.", "--scope", "persona", "Of a test.")
+    await on_laptop("sync")
+    telling = partial(tell_projects, desktop)
+    async with open_for_command(desktop) as database, open_exchange(desktop, database, telling) as opened:
+        await opened.run()
+        shop = process_in(desktop, str(tmp_path))
+        async with open_for_command(shop):
+            pass
+        await on_laptop("memory", "forget", "about", "QUARTZ-7731", "--yes")
+        await on_laptop("sync")
+        assert (await opened.run()).forgotten == 1
+        noted = await database.read(lambda tx: tx.all("SELECT target FROM replica_forgettings"))
+        assert noted == [(shop.constellation,)]

@@ -120,6 +120,9 @@ class ForgottenWords(Struct, frozen=True):
 Tell: TypeAlias = Callable[[Transaction, ForgottenWords, int], None]
 """Notes for other constellations what is forgotten, and when, in the transaction that forgets it."""
 
+Telling: TypeAlias = Callable[[], Awaitable[Tell]]
+"""Prepares a `Tell`, or raises a `PatternError` when what is forgotten cannot be noted now."""
+
 
 class ForgettingPreview(Struct, frozen=True):
     """The effects of forgetting, planned or done.
@@ -209,7 +212,7 @@ class MemoryForgetting:
         parameters: Callable[[], frozenset[str]],
         tasks: ForgettingElsewhere | None = None,
         sources: ForgettingElsewhere | None = None,
-        telling: Callable[[], Awaitable[Tell]] | None = None,
+        telling: Telling | None = None,
     ) -> None:
         """`parameters` are the names of arguments of tools, which stay whatever words are forgotten.
 
