@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from pattern_acp.memory.words import STOP_WORDS
+from pattern_acp.memory.search_terms import STOP_WORDS
 
 SCENES = Path(__file__).with_name("scenes.txt")
 

@@ -16,7 +16,7 @@ from string import punctuation
 from typing import Any
 
 from pattern_acp.memory.local_embedders import DIMENSIONS, find_model, load_vocabulary, piece_numbers, read_model
-from pattern_acp.memory.words import STOP_WORDS
+from pattern_acp.memory.search_terms import STOP_WORDS
 
 FIRST_PIECE = 999
 LEARNED = 256

@@ -28,7 +28,6 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import NewEntry, insert_entry
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.memory.embeddings import Embedder
-from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.matching import occurring
 from pattern_acp.memory.recall import (
@@ -41,8 +40,8 @@ from pattern_acp.memory.recall import (
     search,
     share_of_meaning,
 )
+from pattern_acp.memory.search_terms import Filters, names_identifier, query_terms
 from pattern_acp.memory.vectors import QueryVector
-from pattern_acp.memory.words import names_identifier, query_terms
 
 OWNER = "project"
 FILTERS = Filters((OWNER,))

@@ -25,10 +25,10 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.embeddings import Embedder, HashedNgrams
-from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.local_embedders import MiniLm
 from pattern_acp.memory.recall import index_message, search
+from pattern_acp.memory.search_terms import Filters
 from pattern_acp.memory.vectors import QueryVector
 
 LEFT_OUT = "single-session-assistant"

@@ -22,8 +22,8 @@ from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import SearchResult, search
+from pattern_acp.memory.search_terms import query_terms
 from pattern_acp.memory.service.search import knows
-from pattern_acp.memory.words import query_terms
 
 PROMPTS = Path(__file__).with_name("prompts.txt")
 TOKENS = 300

@@ -23,9 +23,9 @@ from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.embeddings import HashedNgrams
-from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import index_archival, index_message, search
+from pattern_acp.memory.search_terms import Filters
 
 OWNERS = ("project-a", "project-b", "project-c", "project-d", "default")
 SHARES = (50, 25, 15, 5, 5)

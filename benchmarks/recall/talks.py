@@ -25,9 +25,9 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import index_message, search
+from pattern_acp.memory.search_terms import Filters
 
 DEPTH = 10
 KINDS = ("all", "words", "single", "reply", "date", "hops", "mistaken")

@@ -24,8 +24,8 @@ from pattern_acp.db.connection import Transaction, open_database
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.memory.embeddings import DIMENSIONS, HASHED_NGRAMS, HashedNgrams, hashed_vector, to_bytes
-from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.indexer import Indexer
+from pattern_acp.memory.search_terms import Filters
 from pattern_acp.memory.vectors import QueryVector, VectorTable, find_model, nearest
 
 COUNT = 60

@@ -22,8 +22,8 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher, RequestContext
 from pattern_acp.jsonrpc.messages import INVALID_PARAMS, ConnectionClosedError, RpcError
 from pattern_acp.memory import feed
+from pattern_acp.memory.blocks import Isolation
 from pattern_acp.memory.feed import MemoryFeed, Subscription, Watch
-from pattern_acp.memory.permissions import Isolation
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.session.registry import Sessions
 from pattern_acp.session.session import Session

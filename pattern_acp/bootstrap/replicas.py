@@ -27,7 +27,7 @@ from pattern_acp.memory.service.commit import create_defaults
 from pattern_acp.memory.service.forget import Tell, Telling
 from pattern_acp.memory.service.scope import PROGRAM, MemoryRules, MemoryScope, WriteContext
 from pattern_acp.memory.store import missing_blocks
-from pattern_acp.memory.templates.loading import NO_TEMPLATES
+from pattern_acp.memory.templates import NO_TEMPLATES
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.sync.outgoing import newest_event
 from pattern_acp.sync.replica import ReplicaForgetting, Side, is_to_be_forgotten, replicate

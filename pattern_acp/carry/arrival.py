@@ -53,14 +53,13 @@ from pattern_acp.journal.sessions import MOVED_AWAY, cwd_key
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append, append_copy, append_stored
 from pattern_acp.memory.archive import find_same, index_copied
 from pattern_acp.memory.block_loader import READING_PEER, text_hash
-from pattern_acp.memory.blocks import Block, BlockKey, Scope, Tier
-from pattern_acp.memory.deletion import propose_deletion, store_mark
+from pattern_acp.memory.blocks import Block, BlockKey, Permission, Scope, Tier
+from pattern_acp.memory.configuring import propose_deletion, store_mark
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
 from pattern_acp.memory.edits import Operation, Rewrite
 from pattern_acp.memory.history import read_history
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.integrity import damaged_parts
-from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.schemas.types import decode_schema
 from pattern_acp.memory.service.commit import block_event

@@ -35,8 +35,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.sessions import NewSession, create_session, note_prompt, set_title, touch
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.archive import MOST_CHARACTERS, NewEntry, entry_facts, find_same, insert_entry
-from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT, BlockKey, BlockSpec, Scope, Tier
-from pattern_acp.memory.permissions import Permission
+from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT, BlockKey, BlockSpec, Permission, Scope, Tier
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.commit import block_event
 from pattern_acp.memory.store import WriteRecord, block_exists, propose_creation, store_change

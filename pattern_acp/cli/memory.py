@@ -34,14 +34,12 @@ from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
-from pattern_acp.memory.block_files import TOML, EditableText
-from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT, project_key
+from pattern_acp.memory.block_files import TOML, EditableText, told_by_file
+from pattern_acp.memory.blocks import DEFAULT_LIMIT, MOST_LIMIT, Isolation, project_key
 from pattern_acp.memory.errors import DuplicateFoundError, LimitExceededError, UnusableEditError
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.passages import block_passages
-from pattern_acp.memory.permissions import Isolation
-from pattern_acp.memory.projection import told_by_file
 from pattern_acp.memory.schemas.types import TextSchema
+from pattern_acp.memory.search_terms import block_passages
 from pattern_acp.memory.service.access import MemoryEdit, MemoryFilter, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting, Tell
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pattern_acp.commands.parameters import PAGE, Command, Kind, Parameter, Value
 
 SEARCHED = ("block", "archival", "superseded", "user", "assistant", "task", "skill")
-"""The kinds that a search may be limited to; a test checks that they equal `memory.filters.ALL_KINDS`."""
+"""The kinds that a search may be limited to; a test checks that they equal `memory.search_terms.ALL_KINDS`."""
 
 SCOPES = ("persona", "project", "shared")
 

@@ -19,11 +19,10 @@ from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.errors import BlockError, PatternError
 from pattern_acp.domain.globs import split_patterns
 from pattern_acp.domain.paths import absolute_path, resolve_path
+from pattern_acp.memory.archive import WARNING_KINDS, NoteKind, PathNote, Status, entries_about, relative_names
 from pattern_acp.memory.block_files import TOML, EditableText, editable_text, text_of_edited
-from pattern_acp.memory.blocks import Scope, project_key
+from pattern_acp.memory.blocks import Isolation, Permission, Scope, project_key
 from pattern_acp.memory.diffs import unified_diff
-from pattern_acp.memory.path_notes import WARNING_KINDS, NoteKind, PathNote, Status, entries_about, relative_names
-from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit, MemoryFilter, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
 from pattern_acp.memory.service.history import MemoryHistory
@@ -32,7 +31,7 @@ from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.sharing import Attachment
-from pattern_acp.memory.templates.loading import load_templates
+from pattern_acp.memory.templates import load_templates
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from pattern_acp.workspace.git import git_facts
 

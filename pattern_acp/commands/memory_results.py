@@ -26,13 +26,11 @@ from pattern_acp.commands.document import (
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import local_minute
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
-from pattern_acp.memory.archive import ArchivalEntry
-from pattern_acp.memory.blocks import Block, BlockKey, Scope
+from pattern_acp.memory.archive import ArchivalEntry, PathNote, Status, head_of, last_day
+from pattern_acp.memory.blocks import Block, BlockKey, Isolation, Scope, isolation_sentence
+from pattern_acp.memory.dates import is_stale, stale_sentence
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
-from pattern_acp.memory.freshness import is_stale, stale_sentence
 from pattern_acp.memory.history import Write
-from pattern_acp.memory.path_notes import PathNote, Status, head_of, last_day
-from pattern_acp.memory.permissions import Isolation, isolation_sentence
 from pattern_acp.memory.schemas.forms import describe
 from pattern_acp.memory.service.access import NO_GOOD_MATCH, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, ForgottenReport

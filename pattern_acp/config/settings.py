@@ -370,7 +370,7 @@ class MemorySettings(Struct, frozen=True):
     files: bool = False
     """True when memory is written as files into the project too, `.pattern/memory/LABEL.md`."""
     isolation: IsolationSetting = "none"
-    """The isolation of a project from the persona's memory (memory/permissions.py)."""
+    """The isolation of a project from the persona's memory (memory/blocks.py)."""
     secrets: SecretsSetting = "block"
     """The treatment of a text that is to be remembered and seems to have a secret in it."""
     review: ReviewSetting = "off"

@@ -27,7 +27,7 @@ def rank_texts(
     Args:
         texts: Fields of each text by its key; a passage is shown of the last.
         weights: The weight of each field.
-        expression: The query, every term quoted (`memory.words.match_expression`).
+        expression: The query, every term quoted (`memory.search_terms.match_expression`).
         limit: Most results.
     """
     connection = connect(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)

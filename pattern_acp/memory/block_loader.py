@@ -22,11 +22,10 @@ from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import BlockId
-from pattern_acp.memory.blocks import Block, BlockKey, Scope, Tier
+from pattern_acp.memory.blocks import Block, BlockKey, Permission, Scope, Tier
+from pattern_acp.memory.diffs import decode_conflicts
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.errors import BlockCorruptError, DocumentError, HistoryCorruptError
-from pattern_acp.memory.merging import decode_conflicts
-from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.schemas.types import (
     BlockSchema,
     ContentError,

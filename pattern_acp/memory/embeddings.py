@@ -19,7 +19,7 @@ import anyio.to_thread
 from msgspec import Struct
 
 from pattern_acp.domain.errors import PatternError
-from pattern_acp.memory.words import STOP_WORDS, split_identifiers
+from pattern_acp.memory.search_terms import STOP_WORDS, split_identifiers
 
 Vector: TypeAlias = "array[float]"
 """32-bit floats, of length 1 unless it is empty of meaning, so that the product of two is their cosine."""

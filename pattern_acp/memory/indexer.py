@@ -18,9 +18,9 @@ from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.memory import vectors
 from pattern_acp.memory.embeddings import Embedder, EmbedderError, TextUse, Vector
 from pattern_acp.memory.recall import without_speakers
-from pattern_acp.memory.repeats import find_repeats, store_repeats
 from pattern_acp.memory.turns import names_of
 from pattern_acp.memory.vectors import QueryVector, QueuedText, VectorTable
+from pattern_acp.memory.write_validation import find_repeats, store_repeats
 
 T = TypeVar("T")
 

@@ -1,14 +1,16 @@
-"""The part of a block that is in the search index.
+"""The part of a block that is in the search index, and counts of recalls of what is in it.
 
-Owns: which passages a block has, and bringing its rows of `search_entries` in step. Must not know: who searches, or who
-wrote. Logs, whole blocks or sections, show their newest entries alone. The older ones stay findable, so that rows are
-only ever added, and a write looks at the newest of them alone, however long the log is.
+Owns: which passages a block has, bringing its rows of `search_entries` in step, the rows of `recalls`, and how a
+passage is named where the ids of its row may be others. Must not know: who searches, recalled or wrote, or for what.
+Logs, whole blocks or sections, show their newest entries alone. The older ones stay findable, so that rows are only
+ever added, and a write looks at the newest of them alone, however long the log is. A passage that stays as it is keeps
+its row and its count through every rewrite of its block; one that is changed begins again.
 """
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -22,11 +24,15 @@ from pattern_acp.memory.block_loader import whole_block
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.errors import BlockCorruptError
 from pattern_acp.memory.forgotten import MARKS
-from pattern_acp.memory.passages import block_passages, common_last_passages, common_passages, message_passages
 from pattern_acp.memory.recall import has_archival, index_archival, insert_passage, remove_source
 from pattern_acp.memory.schemas.forms import section_texts
 from pattern_acp.memory.schemas.item_forms import without_count
 from pattern_acp.memory.schemas.types import BlockSchema, CompositeSchema, LogSchema
+from pattern_acp.memory.search_terms import block_passages, common_last_passages, common_passages, message_passages
+
+if TYPE_CHECKING:
+    from pattern_acp.memory.forgotten import Forgotten
+
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -310,3 +316,68 @@ def mask_of_sessions(tx: Transaction, mask: Callable[[str], str], *, seq: int) -
             tx.execute(_QUERIES["delete_entry"], {"id": row[0]})
             kind = "call" if row[6] == "call" else "task"
             insert_passage(tx, kind, source, owner, item, masked, columns.integer(row[5]), seq)
+
+
+Name: TypeAlias = tuple[str, str]
+"""The block or archival entry of a passage, and the beginning of the SHA-256 of its text."""
+
+DIGEST_DIGITS = 16
+"""Hexadecimal digits: 64 bits tell the passages of one block apart."""
+
+WEEK_MS = 7 * 24 * 3_600_000
+"""By how much each recall makes a passage count as younger when the least needed ones are looked for."""
+
+
+class Seldom(Struct, frozen=True):
+    """A passage of a block that may be dropped: when it was written (milliseconds), and how often it was recalled."""
+
+    text: str
+    at_ms: int
+    times: int
+
+
+def count_recalls(tx: Transaction, times: Mapping[int, int], *, at_ms: int, seq: int) -> None:
+    """Count passages, by the ids of their index entries, as recalled; `seq` is the event of the turn that did it.
+
+    Only facts are counted, blocks and archival entries; what is gone meanwhile is left out.
+    """
+    for entry, count in times.items():
+        tx.execute(_QUERIES["count_recall"], {"entry": entry, "times": count, "at_ms": at_ms, "seq": seq})
+
+
+def name_of(source: str, text: str) -> Name:
+    """The name of a passage in events."""
+    return source, sha256_hex(text.encode("utf-8", "surrogatepass"))[:DIGEST_DIGITS]
+
+
+def names_of(tx: Transaction, entries: Collection[int]) -> dict[int, Name]:
+    """The names of the facts among entries of the index."""
+    rows = tx.all(_QUERIES["facts_of_entries"], {"entries": json.dumps(sorted(entries))})
+    return {columns.integer(row[0]): name_of(columns.text(row[1]), columns.text(row[2])) for row in rows}
+
+
+def entries_of(tx: Transaction, sources: Collection[str]) -> dict[Name, int]:
+    """The passages of blocks and archival entries by their names; of several that read the same the first."""
+    found: dict[Name, int] = {}
+    for entry, source, text in tx.all(_QUERIES["facts_of_sources"], {"sources": json.dumps(sorted(sources))}):
+        found.setdefault(name_of(columns.text(source), columns.text(text)), columns.integer(entry))
+    return found
+
+
+def names_without(tx: Transaction, source: str, words: "Forgotten") -> frozenset[Name]:
+    """The names of the passages of a block that do not hold the words."""
+    rows = tx.all(_QUERIES["facts_of_sources"], {"sources": json.dumps([source])})
+    texts = (columns.text(row[2]) for row in rows)
+    return frozenset(name_of(source, text) for text in texts if not words.holds(text))
+
+
+def times_recalled(tx: Transaction, sources: list[str]) -> dict[str, int]:
+    """Number of recalls of any passage of each block or archival entry; those never recalled are left out."""
+    rows = tx.all(_QUERIES["recalls_of"], {"sources": json.dumps(sources)})
+    return {columns.text(row[0]): columns.integer(row[1]) for row in rows}
+
+
+def least_needed(tx: Transaction, source: str, limit: int) -> tuple[Seldom, ...]:
+    """The passages of a block that are oldest and least recalled, the first of them first."""
+    rows = tx.all(_QUERIES["least_needed"], {"source": source, "week_ms": WEEK_MS, "limit": limit})
+    return tuple(Seldom(columns.text(row[0]), columns.integer(row[1]), columns.integer(row[2])) for row in rows)

@@ -27,7 +27,7 @@ import anyio
 import anyio.to_thread
 
 from pattern_acp.memory.embeddings import EmbedderError, EmbeddingModel, TextUse, Vector, unit
-from pattern_acp.memory.words import split_identifiers
+from pattern_acp.memory.search_terms import split_identifiers
 
 MINILM = EmbeddingModel("all-minilm-l6-v2-int8-1", 384, floor=0.2, trust=1.0, weak=0.28)
 

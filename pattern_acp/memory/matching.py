@@ -17,9 +17,8 @@ from msgspec import Struct
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.memory.filters import Filters
+from pattern_acp.memory.search_terms import Filters, match_any_of, match_expression
 from pattern_acp.memory.vectors import EXACT_ENTRIES, Extent
-from pattern_acp.memory.words import match_any_of, match_expression
 
 _QUERIES = load_queries("pattern_acp.memory")
 

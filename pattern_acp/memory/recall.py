@@ -19,10 +19,21 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.raw import Token
 from pattern_acp.db.transaction import storable
 from pattern_acp.memory.dates import without_days
-from pattern_acp.memory.filters import FACT_KINDS, EntryKind, Filters
 from pattern_acp.memory.forgotten import MARKS
 from pattern_acp.memory.matching import Occurring, Visible, best_by_words, occurring
-from pattern_acp.memory.passages import excerpt, message_passages
+from pattern_acp.memory.search_terms import (
+    FACT_KINDS,
+    STOP_WORDS,
+    EntryKind,
+    Filters,
+    excerpt,
+    match_expression,
+    message_passages,
+    names_identifier,
+    query_terms,
+    split_identifiers,
+    with_forms,
+)
 from pattern_acp.memory.turns import (
     NAMED_WITHIN,
     NEIGHBOUR_REACH,
@@ -40,14 +51,6 @@ from pattern_acp.memory.turns import (
     without_names,
 )
 from pattern_acp.memory.vectors import EXACT_ENTRIES, QueryVector, extent_of, meanings, nearest
-from pattern_acp.memory.words import (
-    STOP_WORDS,
-    match_expression,
-    names_identifier,
-    query_terms,
-    split_identifiers,
-    with_forms,
-)
 
 _QUERIES = load_queries("pattern_acp.memory")
 

@@ -15,9 +15,8 @@ from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.clock import BlockId
 from pattern_acp.memory.block_loader import decode_block, read_row
-from pattern_acp.memory.blocks import Block, Scope, Tier, lasting_owner, shared_owner
+from pattern_acp.memory.blocks import Block, Isolation, Permission, Scope, Tier, lasting_owner, shared_owner
 from pattern_acp.memory.errors import BlockCorruptError
-from pattern_acp.memory.permissions import Isolation, Permission
 
 _QUERIES = load_queries("pattern_acp.memory")
 

@@ -36,6 +36,7 @@ from pattern_acp.memory.block_loader import (
     whole_block,
 )
 from pattern_acp.memory.blocks import MOST_LIMIT, Block, BlockKey, BlockSpec, Scope, peer_in
+from pattern_acp.memory.diffs import Conflict, encode_conflicts, open_conflicts
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument, CreatedDocument, create_document
 from pattern_acp.memory.edits import (
     AnyEdit,
@@ -57,10 +58,9 @@ from pattern_acp.memory.errors import (
     StaleProposalError,
     UnusableEditError,
 )
-from pattern_acp.memory.merging import Conflict, encode_conflicts, open_conflicts
-from pattern_acp.memory.passages import common_ending, common_lines
 from pattern_acp.memory.schemas.forms import check
 from pattern_acp.memory.schemas.types import ContentError, TextSchema, encode_schema
+from pattern_acp.memory.search_terms import common_ending, common_lines
 
 _QUERIES = load_queries("pattern_acp.memory")
 _LOGGER = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.memory.dates import Days, day_at, days_named, names_days
-from pattern_acp.memory.words import STOP_WORDS
+from pattern_acp.memory.search_terms import STOP_WORDS
 
 NEIGHBOUR_REACH = 6
 """Entries apart, at most, that two messages of a session may be stored to count as neighbours; between them lie other

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from pattern_acp.memory.diffs import Conflict
 from pattern_acp.memory.edits import BlockEdit, Operation, Patch, Rewrite, Splice, apply_splices, storable_text
 from pattern_acp.memory.errors import UndoConflictError, UnusableEditError
 from pattern_acp.memory.history import StoredHistory, WriteData, changes_from, text_of_version
-from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.schemas.types import TextSchema
 
 _REVERTING = (Operation.UNDO.value, Operation.REDO.value)

@@ -23,7 +23,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.memory.embeddings import EmbeddingModel, Vector, cosine, from_bytes, to_bytes
-from pattern_acp.memory.filters import Filters
+from pattern_acp.memory.search_terms import Filters
 
 _QUERIES = load_queries("pattern_acp.memory")
 

@@ -40,7 +40,6 @@ from pattern_acp.journal.reader import (
     newest_times,
     wrong_origins,
 )
-from pattern_acp.memory.filters import FACT_KINDS, TASK_ID
 from pattern_acp.memory.forget import labels_of_blocks
 from pattern_acp.memory.indexing import index_memory
 from pattern_acp.memory.integrity import (
@@ -51,6 +50,7 @@ from pattern_acp.memory.integrity import (
     search_problem,
 )
 from pattern_acp.memory.recall import IndexedCount, entries_since, newest_entry
+from pattern_acp.memory.search_terms import FACT_KINDS, TASK_ID
 from pattern_acp.memory.service.forget import begin_histories_anew
 from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
 from pattern_acp.recovery.backups import STALE_PART_MS, stamp

@@ -24,7 +24,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.forks import fork_of_session
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope, WriteContext
-from pattern_acp.memory.templates.loading import NO_TEMPLATES
+from pattern_acp.memory.templates import NO_TEMPLATES
 from pattern_acp.rewind.checkpoints import RewindScope
 from pattern_acp.rewind.plan import Target, UnknownPointError
 

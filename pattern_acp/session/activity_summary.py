@@ -34,8 +34,8 @@ from pattern_acp.journal.handoffs import STATES, Handoff, handoff_to_leave, hand
 from pattern_acp.journal.history import readable
 from pattern_acp.journal.sessions import Thread, threads_since
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.cursors import UnseenChange, changes_since, read_cursor
-from pattern_acp.memory.freshness import handoff_age, plan_age
+from pattern_acp.memory.dates import handoff_age, plan_age
+from pattern_acp.memory.feed import UnseenChange, changes_since, read_cursor
 from pattern_acp.session.memory_context import memory_owner, show_search
 
 if TYPE_CHECKING:

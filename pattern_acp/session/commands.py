@@ -52,7 +52,7 @@ async def run_help(session: "Session", argument: str) -> str:
 async def run_status(session: "Session", argument: str) -> str:
     """Tell the session's state."""
     del argument
-    from pattern_acp.memory.permissions import Isolation, isolation_sentence
+    from pattern_acp.memory.blocks import Isolation, isolation_sentence
     from pattern_acp.providers.catalogue import assumed
     from pattern_acp.session.conversation_commands import place_rows, room_taken
     from pattern_acp.session.opening import refresh_grants

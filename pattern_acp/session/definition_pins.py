@@ -47,7 +47,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.reader import Recorded, read_item
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.mcp_servers.catalogue import RemoteTool
-from pattern_acp.memory.templates.loading import Template, template_file, template_of
+from pattern_acp.memory.templates import Template, template_file, template_of
 from pattern_acp.session.state import DefinitionChange, Drift
 from pattern_acp.turn.recorder import NewEvent
 

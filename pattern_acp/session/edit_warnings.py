@@ -1,7 +1,7 @@
 """Preliminaries of calls that change files: claims that they make and meet, and what memory has about the files.
 
 Owns: which claims those are, and when a call is held until the model has read of the files. Must not know: what becomes
-of a call that meets claims (`policy/decide.py`), what patterns mean, or the words (`memory/path_notes.py`).
+of a call that meets claims (`policy/decide.py`), what patterns mean, or the words (`memory/archive.py`).
 
 What the model knows is reported by its conversation alone: an entry whose id is in the result of a call is known, for
 as long as that result is there. So a trap is reported once, again after the conversation lost it (compaction, /clear,
@@ -20,8 +20,7 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.messages import ToolResultPart
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import Advised
-from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.permissions import Isolation
+from pattern_acp.memory.blocks import Isolation, Scope
 from pattern_acp.policy.paths import is_windows_path
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.workspace.git import git_facts
@@ -156,7 +155,7 @@ class EditWarnings:
         if self._agent:
             self._session.state.claiming_agents |= dict.fromkeys(paths, self._agent)
         # Late: what only edits need, which the first turn need not wait for.
-        from pattern_acp.memory.path_notes import NoteKind, acting_entries
+        from pattern_acp.memory.archive import NoteKind, acting_entries
 
         session = self._session
         owner, now_ms = memory_owner(session.state), session.constellation.clock.now_ms()
@@ -170,7 +169,7 @@ class EditWarnings:
         if not acting:
             return None
         # Late: most constellations have none.
-        from pattern_acp.memory import path_notes as warnings
+        from pattern_acp.memory import archive as warnings
 
         root = await anyio.to_thread.run_sync(project_root, session.state.cwd)
         meant = warnings.entries_about(acting, warnings.relative_names(paths, root), root)

@@ -16,7 +16,7 @@ from pattern_acp.commands.parameters import Command, CommandMisusedError, Value,
 from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
-from pattern_acp.memory.permissions import Isolation
+from pattern_acp.memory.blocks import Isolation
 from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgetting
 from pattern_acp.memory.service.share import MemorySetup

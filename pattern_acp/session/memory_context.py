@@ -35,13 +35,13 @@ from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallSt
 from pattern_acp.journal.history import active_events, newest_redaction_of_history, read_history, went_back
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.sessions import has_earlier_session
-from pattern_acp.memory.cursors import LaterWrite, writes_since
-from pattern_acp.memory.permissions import Permission
-from pattern_acp.memory.repeats import Pair
+from pattern_acp.memory.blocks import Permission
+from pattern_acp.memory.feed import LaterWrite, writes_since
+from pattern_acp.memory.search_terms import query_terms
 from pattern_acp.memory.service.access import MemoryBlockView, MemoryFilter
 from pattern_acp.memory.service.scope import MemoryScope
 from pattern_acp.memory.sharing import DamagedBlock
-from pattern_acp.memory.words import query_terms
+from pattern_acp.memory.write_validation import Pair
 from pattern_acp.session.state import HistoryCache
 from pattern_acp.tasks.presence import has_open_tasks
 from pattern_acp.turn.loop import show_sentence

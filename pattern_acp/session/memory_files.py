@@ -2,7 +2,7 @@
 
 Owns: when files are written and when edits in them are taken in; `notes.md` and `handoffs.md` beside them, which nobody
 reads back (rule R3): an edit of them is written over, and says so at their top. Must not know: the form of blocks
-(`memory/projection.py`), or how texts are merged. Nothing watches the folder: files are written in the operation that
+(`memory/block_files.py`), or how texts are merged. Nothing watches the folder: files are written in the operation that
 changed a block, after its commit, and read at the next turn. An edit is the user's, merged with what others wrote since
 the file was made.
 """
@@ -21,22 +21,25 @@ from pattern_acp.domain.clock import day_of, local_minute
 from pattern_acp.domain.errors import BlockError, PatternError
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.journal.handoffs import STATES, Handoff, handoffs_since
-from pattern_acp.memory.block_files import MARKDOWN, EditableText, editable_text, text_of_edited
-from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.history import read_history, text_of_version
-from pattern_acp.memory.path_notes import OF_MACHINE, NoteKind, PathNote, Status, bound_entries, last_day
-from pattern_acp.memory.projection import (
+from pattern_acp.memory.archive import OF_MACHINE, NoteKind, PathNote, Status, bound_entries, last_day
+from pattern_acp.memory.block_files import (
+    MARKDOWN,
     MOST_BYTES,
+    EditableText,
     MemoryFile,
     MemoryFileError,
     content_hash,
     drop_file,
+    editable_text,
     file_content,
     file_name,
     files_in,
     note_file,
     text_in_file,
+    text_of_edited,
 )
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.history import read_history, text_of_version
 from pattern_acp.memory.schemas.types import BlockSchema
 from pattern_acp.memory.service.access import MemoryBlockView, MemoryEdit
 from pattern_acp.memory.service.session_memory import ConstellationMemory

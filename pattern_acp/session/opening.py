@@ -38,8 +38,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.writer import append
 from pattern_acp.mcp_servers.host import SessionServers
-from pattern_acp.memory.blocks import project_key
-from pattern_acp.memory.permissions import Isolation
+from pattern_acp.memory.blocks import Isolation, project_key
 from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.write_validation import SecretRule
@@ -74,7 +73,7 @@ if TYPE_CHECKING:
     from pattern_acp.config.settings import Follow
     from pattern_acp.definitions.bundles import Bundle
     from pattern_acp.memory.service.history import HistoryScope
-    from pattern_acp.memory.templates.loading import Template
+    from pattern_acp.memory.templates import Template
 
 SHOWN_PATH = 200
 """Characters of a path that a sentence quotes."""

@@ -34,7 +34,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.usage import count_skill_use, note_usage
 from pattern_acp.mcp_servers.catalogue import Pin, store_pin
-from pattern_acp.memory.cursors import move_cursor, note_activity
+from pattern_acp.memory.feed import move_cursor, note_activity
 from pattern_acp.memory.indexing import index_deed, index_listed, index_steps, skills_source
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.memory.service.session_memory import ConstellationMemory

@@ -28,8 +28,8 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.history import active_events, readable, turn_number
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.sessions import SessionRow, get_session, list_sessions
-from pattern_acp.memory.filters import EntryKind, Filters
 from pattern_acp.memory.recall import SearchResult, message_owners, search
+from pattern_acp.memory.search_terms import EntryKind, Filters
 from pattern_acp.tools.base import SessionHit, ToolInputError, TurnQuery
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class ProjectSessions:
     async def turns(self, query: TurnQuery, limit: int) -> tuple[str, ...]:
         """See `SessionAccess.turns`."""
         # Late: most sessions look for nothing that was done.
-        from pattern_acp.memory.words import query_terms
+        from pattern_acp.memory.search_terms import query_terms
 
         first, last = self._bounds(query.days)
         words = query_terms(query.words) if query.words.strip() else ()

@@ -28,11 +28,11 @@ from pattern_acp.journal.leases import this_process
 from pattern_acp.journal.sessions import ListedSession, SessionStatus, cwd_key, with_details
 from pattern_acp.memory import forks
 from pattern_acp.memory.blocks import MemoryFork
+from pattern_acp.memory.diffs import Side
 from pattern_acp.memory.errors import StaleProposalError
-from pattern_acp.memory.merging import Side
 from pattern_acp.memory.service.forking import MergeResult, discard_fork, is_untouched, merge_fork, preview_merge
 from pattern_acp.memory.service.scope import PERSON, WriteContext
-from pattern_acp.memory.templates.loading import NO_TEMPLATES
+from pattern_acp.memory.templates import NO_TEMPLATES
 from pattern_acp.policy.decision import ApprovalOption, PermissionAnswer
 from pattern_acp.rewind.forks import ForkingMemory, fork_session
 from pattern_acp.session.memory_context import memory_owner

@@ -30,8 +30,8 @@ from pattern_acp.domain.clock import TurnId
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.journal.events import Event, PlanUpdated
+from pattern_acp.memory.block_files import MOST_BYTES
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.projection import MOST_BYTES
 from pattern_acp.session.memory_context import memory_owner
 from pattern_acp.session.memory_files import leads_elsewhere, report_once
 from pattern_acp.tasks import claims, store

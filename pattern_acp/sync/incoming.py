@@ -56,16 +56,22 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.leases import held_elsewhere, this_process
 from pattern_acp.journal.reader import read_about
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
-from pattern_acp.memory.archive import verify_entry
+from pattern_acp.memory.archive import NoteStatusChange, Status, bound_of, set_status, verify_entry
 from pattern_acp.memory.block_loader import READING_PEER, text_hash
 from pattern_acp.memory.blocks import BlockKey, Scope
-from pattern_acp.memory.configuring import configured, setting_of, store_settings
-from pattern_acp.memory.deletion import ProposedMark, propose_deletion, propose_restoration, store_mark
+from pattern_acp.memory.configuring import (
+    ProposedMark,
+    configured,
+    propose_deletion,
+    propose_restoration,
+    setting_of,
+    store_mark,
+    store_settings,
+)
 from pattern_acp.memory.document import update_between
 from pattern_acp.memory.edits import Operation
 from pattern_acp.memory.errors import BlockCorruptError, DocumentError
 from pattern_acp.memory.indexing import index_block
-from pattern_acp.memory.path_notes import NoteStatusChange, Status, bound_of, set_status
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.store import WriteRecord, load_block, load_whole, propose_merge
 from pattern_acp.session.stored import project_of_folder

@@ -34,7 +34,7 @@ from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.journal.codec import kinds_of
 from pattern_acp.memory.blocks import Block, BlockKey, Scope, fork_in
-from pattern_acp.memory.deletion import propose_restoration
+from pattern_acp.memory.configuring import propose_restoration
 from pattern_acp.memory.history import read_history, texts_of_all_versions
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.store import load_block

@@ -16,7 +16,7 @@ from pattern_acp.domain.clock import Clock, IdFactory, SessionId, ToolCallId, Tu
 from pattern_acp.domain.tool_calls import Plan
 from pattern_acp.journal.leases import Holder, held_elsewhere, lease_of, this_process
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.filters import TASK_ID
+from pattern_acp.memory.search_terms import TASK_ID
 from pattern_acp.tasks import store
 from pattern_acp.tasks.model import (
     GraphQuery,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pattern_acp.domain.clock import local_minute
 from pattern_acp.domain.errors import TaskError
 from pattern_acp.domain.tool_calls import PlanPriority
-from pattern_acp.memory.merging import merge_texts
+from pattern_acp.memory.diffs import merge_texts
 from pattern_acp.tasks.model import (
     BOXES,
     LinkKind,

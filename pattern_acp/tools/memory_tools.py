@@ -21,10 +21,9 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import ToolCallId, day_of, local_minute
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import DiffContent, TextContent, ToolKind
-from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.archive import NoteKind, Severity
+from pattern_acp.memory.blocks import Permission, Scope, WriteAction, explain_permission, judge
 from pattern_acp.memory.errors import PermissionDeniedError
-from pattern_acp.memory.path_notes import NoteKind, Severity
-from pattern_acp.memory.permissions import Permission, WriteAction, explain_permission, judge
 from pattern_acp.memory.service.access import (
     ARCHIVE,
     EVERY_OPERATION,

@@ -230,7 +230,7 @@ class WriteSkill:
 def find_by_words(skills: Sequence[SkillDefinition], query: str) -> tuple[tuple[str, str], ...]:
     """The skills that fit `query` best, by name, each with a passage of its text. Any query is safe."""
     from pattern_acp.db.text_ranking import rank_texts
-    from pattern_acp.memory.words import match_expression, query_terms, split_identifiers
+    from pattern_acp.memory.search_terms import match_expression, query_terms, split_identifiers
 
     texts = {
         skill.name: (

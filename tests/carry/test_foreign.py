@@ -11,9 +11,8 @@ from pattern_acp.carry.arrival import Proposal
 from pattern_acp.carry.foreign import MOST_BYTES, Foreign, ForeignFileError, read_foreign
 from pattern_acp.carry.proposing import ImportedArchive, Importer, chosen, look_at, opened
 from pattern_acp.db.connection import Database, Transaction
-from pattern_acp.memory.blocks import Block, BlockKey, Scope, Tier
+from pattern_acp.memory.blocks import Block, BlockKey, Permission, Scope, Tier
 from pattern_acp.memory.history import list_writes
-from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.store import load_block
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.carry.test_archive import KEY, NOW, home, is_sound, memory_of, state

@@ -12,9 +12,9 @@ from pattern_acp.commands.memory import SCOPES, SEARCHED, VERBS
 from pattern_acp.commands.memory_results import short_id
 from pattern_acp.commands.parameters import Command, first_word, take_word
 from pattern_acp.commands.slash import COMMANDS
+from pattern_acp.memory.archive import Severity
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.filters import ALL_KINDS
-from pattern_acp.memory.path_notes import Severity
+from pattern_acp.memory.search_terms import ALL_KINDS
 
 
 @pytest.mark.parametrize("command", VERBS.values(), ids=lambda command: command.name)

@@ -18,7 +18,7 @@ from pattern_acp.context.recall_budget import (
     title_of,
 )
 from pattern_acp.domain.clock import day_of
-from pattern_acp.memory.words import query_terms
+from pattern_acp.memory.search_terms import query_terms
 
 AT = 1_800_000_000_000
 

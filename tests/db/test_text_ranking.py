@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pattern_acp.db.text_ranking import rank_texts
-from pattern_acp.memory.words import match_expression, query_terms
+from pattern_acp.memory.search_terms import match_expression, query_terms
 
 TEXTS = {"name": ("deploy", "nothing"), "body": ("other", "how to deploy, and deploy again"), "none": ("x", "y")}
 

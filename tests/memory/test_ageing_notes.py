@@ -4,10 +4,8 @@ import pytest
 
 from pattern_acp.config.settings import Settings
 from pattern_acp.domain.access import Actor, Origin
-from pattern_acp.memory.archive import ArchivalEntry
-from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.freshness import handoff_age, plan_age
-from pattern_acp.memory.path_notes import (
+from pattern_acp.memory.archive import (
+    ArchivalEntry,
     MatchedNote,
     NoteKind,
     NoteRule,
@@ -16,6 +14,8 @@ from pattern_acp.memory.path_notes import (
     end_of_span,
     warning_text,
 )
+from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.dates import handoff_age, plan_age
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 

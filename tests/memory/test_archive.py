@@ -24,8 +24,8 @@ from pattern_acp.memory.archive import (
     verify_entry,
 )
 from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.filters import ALL_KINDS, EntryKind, Filters
 from pattern_acp.memory.recall import search
+from pattern_acp.memory.search_terms import ALL_KINDS, EntryKind, Filters
 from tests.support.constellation import Constellation, temporary_constellation
 
 NOW = 1_800_000_000_000

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from pattern_acp.memory.archive import NoteKind, NoteRule, Severity, end_of_day
 from pattern_acp.memory.errors import UnusableEditError
-from pattern_acp.memory.path_notes import NoteKind, NoteRule, Severity, end_of_day
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.archive import terms_of
 from tests.support.process import agent_environment
@@ -36,7 +36,7 @@ def test_a_day_that_is_none_is_refused_with_what_can_be_written():
 
 
 ENDS = """
-from pattern_acp.memory.path_notes import end_of_day, last_day
+from pattern_acp.memory.archive import end_of_day, last_day
 from pattern_acp.memory.service.search import narrowing_of
 until = narrowing_of((), since="2026-12-31", until="2026-12-31")
 print(end_of_day("2026-12-31"), until.since_ms, until.until_ms)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from pattern_acp.domain.clock import RandomIds, SessionId
-from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.blocks import Permission, Scope
 from pattern_acp.memory.feed import (
     BlockAvailable,
     BlockGone,
@@ -20,7 +20,6 @@ from pattern_acp.memory.feed import (
     Subscription,
     Watch,
 )
-from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.scope import PERSON, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory

@@ -20,13 +20,13 @@ from pattern_acp.journal.reader import read_everywhere
 from pattern_acp.journal.sessions import NewSession, create_session, mark_deleted
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import MemoryFork, Scope
+from pattern_acp.memory.diffs import Side, merge_texts
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.edits import Append, Replace, plan_edit
 from pattern_acp.memory.errors import BlockMissingError, UnusableEditError
 from pattern_acp.memory.forks import fork_of_session, stored_blocks, worker_forks
 from pattern_acp.memory.history import read_history, texts_of_all_versions
 from pattern_acp.memory.integrity import damaged_snapshots
-from pattern_acp.memory.merging import Side, merge_texts
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.forking import (
@@ -43,7 +43,7 @@ from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
 from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryRules, MemoryScope, WriteContext, Writer
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.undo import MemoryReverts
-from pattern_acp.memory.templates.loading import NO_TEMPLATES
+from pattern_acp.memory.templates import NO_TEMPLATES
 from pattern_acp.memory.undo import plan_undo
 from pattern_acp.recovery.garbage_collection import RetentionPolicy, Sweepable, find_sweepable, sweep
 from pattern_acp.session.stored import DAY_MS

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pattern_acp.memory.freshness import is_stale, marked, stale_lines
+from pattern_acp.memory.dates import is_stale, marked, stale_lines
 from tests.support.process import agent_environment
 
 NOVEMBER = 1_795_000_000_000  # 2026-11-18
@@ -26,7 +26,7 @@ def test_a_mark_says_when_and_how(text: str, command: str, after: str):
     assert marked(text, command, now_ms=NOVEMBER) == after
 
 
-MARK = "from pattern_acp.memory.freshness import marked; print(marked('port 80', '', now_ms=1_800_000_000_000))"
+MARK = "from pattern_acp.memory.dates import marked; print(marked('port 80', '', now_ms=1_800_000_000_000))"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="TZ does not name zones there")

@@ -16,7 +16,8 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import BlockCommitted, BlockDeleted, BlockHealed, BlockRestored
 from pattern_acp.journal.reader import read_stream, verify_stream
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
-from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Scope
+from pattern_acp.memory.blocks import Block, BlockKey, BlockSpec, Permission, Scope
+from pattern_acp.memory.diffs import merge_texts
 from pattern_acp.memory.edits import Append, BlockEdit, Operation, Replace, Rewrite
 from pattern_acp.memory.errors import (
     BlockCorruptError,
@@ -35,8 +36,6 @@ from pattern_acp.memory.history import (
     run_on_history,
     text_of_version,
 )
-from pattern_acp.memory.merging import merge_texts
-from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.store import load_block

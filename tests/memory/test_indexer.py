@@ -19,7 +19,6 @@ from pattern_acp.memory.embeddings import (
     Vector,
     hashed_vector,
 )
-from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.indexer import (
     BATCH,
     CATCH_UP,
@@ -31,6 +30,7 @@ from pattern_acp.memory.indexer import (
     pause_after,
 )
 from pattern_acp.memory.recall import SearchResult, index_message, search
+from pattern_acp.memory.search_terms import Filters
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.passing_time import passing
 

@@ -9,7 +9,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import RandomIds, SessionId
-from pattern_acp.memory.passages import block_passages
+from pattern_acp.memory.search_terms import block_passages
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory

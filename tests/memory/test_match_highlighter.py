@@ -11,7 +11,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.recall import TOKENIZER, MatchHighlighter, insert_passage
-from pattern_acp.memory.words import match_expression
+from pattern_acp.memory.search_terms import match_expression
 from tests.support.constellation import temporary_constellation
 
 NOW = 1_800_000_000_000

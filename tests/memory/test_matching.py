@@ -13,11 +13,10 @@ from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.matching import USUAL, Effort, Occurring, Visible, best_by_words, occurring
 from pattern_acp.memory.recall import index_message
+from pattern_acp.memory.search_terms import Filters, match_any_of, match_expression
 from pattern_acp.memory.vectors import EXACT_ENTRIES, Extent
-from pattern_acp.memory.words import match_any_of, match_expression
 from tests.support.constellation import Constellation, temporary_constellation
 
 NOW = 1_800_000_000_000

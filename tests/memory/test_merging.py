@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.merging import (
+from pattern_acp.memory.diffs import (
     Conflict,
     decode_conflicts,
     encode_conflicts,

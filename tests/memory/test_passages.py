@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.passages import (
+from pattern_acp.memory.search_terms import (
     BLOCK_PASSAGE,
     EXCERPT,
     MESSAGE_INDEXED,

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.access import Actor, WriteVerdict
-from pattern_acp.memory.edits import AddItem, AnyEdit, Append, Operation, RemoveItem, Replace, Rewrite, SetField, Within
-from pattern_acp.memory.permissions import (
+from pattern_acp.memory.blocks import (
     Permission,
     WriteAction,
     action_named,
@@ -14,6 +13,7 @@ from pattern_acp.memory.permissions import (
     explain_permission,
     judge,
 )
+from pattern_acp.memory.edits import AddItem, AnyEdit, Append, Operation, RemoveItem, Replace, Rewrite, SetField, Within
 from pattern_acp.memory.schemas.types import (
     TEXT,
     BlockSchema,

@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.block_files import MARKDOWN, TOML, EditableText
-from pattern_acp.memory.projection import MOST_BYTES, MemoryFileError, file_content, file_name, text_in_file
+from pattern_acp.memory.block_files import (
+    MARKDOWN,
+    MOST_BYTES,
+    TOML,
+    EditableText,
+    MemoryFileError,
+    file_content,
+    file_name,
+    text_in_file,
+)
 
 FILE = "human.md"
 

@@ -14,9 +14,7 @@ from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.embeddings import HASHED_NGRAMS, EmbeddingModel, hashed_vector
-from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.indexing import index_block
-from pattern_acp.memory.passages import EXCERPT, block_passages
 from pattern_acp.memory.recall import (
     MessageKind,
     SearchResult,
@@ -27,6 +25,7 @@ from pattern_acp.memory.recall import (
     search,
     without_speakers,
 )
+from pattern_acp.memory.search_terms import EXCERPT, Filters, block_passages
 from pattern_acp.memory.vectors import QueryVector, VectorTable
 from tests.support.constellation import Constellation, temporary_constellation
 

@@ -12,13 +12,13 @@ from pattern_acp.journal.events import MemoryRecalled, SessionCreated
 from pattern_acp.journal.reader import read_everywhere, verify_stream
 from pattern_acp.journal.sessions import NewSession, create_session
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.recalls import least_needed, name_of, times_recalled
-from pattern_acp.memory.repeats import Pair, store_repeats, untold_repeats
+from pattern_acp.memory.indexing import least_needed, name_of, times_recalled
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.forget import MemoryForgetting
 from pattern_acp.memory.service.history import HistoryScope
 from pattern_acp.memory.service.scope import PERSON, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
+from pattern_acp.memory.write_validation import Pair, store_repeats, untold_repeats
 from pattern_acp.recovery.rebuild import rebuild_into
 from pattern_acp.recovery.segment_export import TABLES, SegmentExporter
 from pattern_acp.tools.registry import parameter_names

@@ -7,7 +7,7 @@ import pytest
 from pattern_acp.db import columns
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import RandomIds, SessionId
-from pattern_acp.memory.recalls import count_recalls, least_needed, times_recalled
+from pattern_acp.memory.indexing import count_recalls, least_needed, times_recalled
 from pattern_acp.memory.service.access import MemoryEdit
 from pattern_acp.memory.service.scope import PERSON, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory

@@ -12,10 +12,9 @@ from pattern_acp.db.migrate import load_migrations
 from pattern_acp.db.raw import connect
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import BlockId
-from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, BlockSpec, Scope, Tier
+from pattern_acp.memory.blocks import SHARED_OWNER, Block, BlockKey, BlockSpec, Isolation, Permission, Scope, Tier
 from pattern_acp.memory.configuring import configured, store_settings
 from pattern_acp.memory.errors import UnusableEditError
-from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.schemas.types import TEXT, LogSchema
 from pattern_acp.memory.sharing import (
     Attachment,

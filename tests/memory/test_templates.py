@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.domain.errors import ConfigError
-from pattern_acp.memory.blocks import Scope, Tier
+from pattern_acp.memory.blocks import Permission, Scope, Tier
 from pattern_acp.memory.document import BlockDocument
 from pattern_acp.memory.errors import UnusableEditError
-from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.schemas.types import ListSchema, LogSchema, MapSchema
-from pattern_acp.memory.templates.loading import load_templates
+from pattern_acp.memory.templates import load_templates
 
 BUILT_IN = {
     "persona",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.merging import Conflict, merge_texts
+from pattern_acp.memory.diffs import Conflict, merge_texts
 from pattern_acp.memory.schemas.planning import merge_contents, merge_items
 from pattern_acp.memory.schemas.types import (
     TEXT,

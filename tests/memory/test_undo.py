@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pattern_acp.domain.errors import BlockError
+from pattern_acp.memory.diffs import Conflict
 from pattern_acp.memory.edits import Append, BlockEdit, Operation, Replace
 from pattern_acp.memory.errors import LimitExceededError, UndoConflictError, UnusableEditError, VersionError
 from pattern_acp.memory.history import text_of_version
-from pattern_acp.memory.merging import Conflict
 from pattern_acp.memory.undo import plan_merge, plan_redo, plan_rollback, plan_undo
 from tests.support.history import RecordedBlock
 

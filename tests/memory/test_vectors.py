@@ -17,8 +17,8 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.embeddings import HASHED_NGRAMS, EmbeddingModel, Vector, cosine, hashed_vector, to_bytes, unit
-from pattern_acp.memory.filters import Filters
 from pattern_acp.memory.recall import index_message, remove_source
+from pattern_acp.memory.search_terms import Filters
 from pattern_acp.memory.vectors import (
     COMPARED,
     UNUSED_MS,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.memory.words import (
+from pattern_acp.memory.search_terms import (
     MOST_TERMS,
     STOP_WORDS,
     match_expression,

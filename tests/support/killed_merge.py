@@ -17,7 +17,7 @@ from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.service.forking import merge_fork
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope, WriteContext
-from pattern_acp.memory.templates.loading import NO_TEMPLATES
+from pattern_acp.memory.templates import NO_TEMPLATES
 
 
 class _Killing(Transaction):

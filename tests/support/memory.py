@@ -16,8 +16,8 @@ from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.blocks import default_blocks
 from pattern_acp.memory.edits import Rewrite, Within, plan_edit
 from pattern_acp.memory.errors import BlockMissingError, ContentRefusedError
-from pattern_acp.memory.passages import block_passages, excerpt
 from pattern_acp.memory.schemas.planning import edited_text
+from pattern_acp.memory.search_terms import block_passages, excerpt, query_terms
 from pattern_acp.memory.service.access import (
     EVERYTHING,
     MemoryBlockView,
@@ -29,7 +29,6 @@ from pattern_acp.memory.service.access import (
 )
 from pattern_acp.memory.service.commit import as_block_edit, block_event
 from pattern_acp.memory.store import ProposedChange
-from pattern_acp.memory.words import query_terms
 
 
 @dataclass(frozen=True, slots=True)

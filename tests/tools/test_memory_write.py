@@ -10,7 +10,7 @@ from pattern_acp.domain.access import WriteMemory, WriteVerdict
 from pattern_acp.domain.clock import IdFactory, RandomIds, SessionId
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.domain.tool_calls import DiffContent
-from pattern_acp.memory.blocks import Scope
+from pattern_acp.memory.blocks import Isolation, Permission, Scope
 from pattern_acp.memory.errors import (
     BlockMissingError,
     ContentRefusedError,
@@ -22,7 +22,6 @@ from pattern_acp.memory.errors import (
     SystemTextError,
     UnusableEditError,
 )
-from pattern_acp.memory.permissions import Isolation, Permission
 from pattern_acp.memory.service.access import MemoryBlockView, MemoryEdit, MemoryFilter
 from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryRules, MemoryScope, Writer
 from pattern_acp.memory.service.session_memory import ConstellationMemory

@@ -12,6 +12,8 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct
 
 from pattern_acp.memory import edits
+from pattern_acp.memory.dates import marked
+from pattern_acp.memory.diffs import Conflict, Merge, merge_texts
 from pattern_acp.memory.edits import (
     AnyEdit,
     Append,
@@ -30,8 +32,6 @@ from pattern_acp.memory.edits import (
     storable_text,
 )
 from pattern_acp.memory.errors import PassageError, UnusableEditError
-from pattern_acp.memory.freshness import marked
-from pattern_acp.memory.merging import Conflict, Merge, merge_texts
 from pattern_acp.memory.schemas import steps
 from pattern_acp.memory.schemas.forms import in_section, read, show, steps_between
 from pattern_acp.memory.schemas.item_forms import (

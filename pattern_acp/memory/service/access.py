@@ -187,7 +187,7 @@ class MemoryFilter(Struct, frozen=True):
 
     scope: str = ""
     kinds: tuple[str, ...] = ()
-    """Values of `memory.filters.EntryKind`; none: all but superseded ones."""
+    """Values of `memory.search_terms.EntryKind`; none: all but superseded ones."""
     session: str = ""
     since_ms: int | None = None
     until_ms: int | None = None

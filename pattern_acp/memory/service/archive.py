@@ -17,20 +17,11 @@ from pattern_acp.journal.events import EntryArchived, EntryStatusChanged, EntryV
 from pattern_acp.journal.leases import host_name
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.archive import (
+    OF_MACHINE,
+    RUNTIME_MS,
     ArchivalEntry,
     EntryMissingError,
     NewEntry,
-    entry_facts,
-    find_same,
-    insert_entry,
-    load_entry,
-    verify_entry,
-)
-from pattern_acp.memory.blocks import Scope
-from pattern_acp.memory.errors import DuplicateFoundError, PermissionDeniedError, UnusableEditError
-from pattern_acp.memory.path_notes import (
-    OF_MACHINE,
-    RUNTIME_MS,
     NoteKind,
     NoteRule,
     NoteStatusChange,
@@ -40,10 +31,16 @@ from pattern_acp.memory.path_notes import (
     bound_of,
     end_of_day,
     end_of_span,
+    entry_facts,
+    find_same,
+    insert_entry,
     last_day,
+    load_entry,
     set_status,
+    verify_entry,
 )
-from pattern_acp.memory.permissions import Isolation
+from pattern_acp.memory.blocks import Isolation, Scope
+from pattern_acp.memory.errors import DuplicateFoundError, PermissionDeniedError, UnusableEditError
 from pattern_acp.memory.schemas.planning import find_item
 from pattern_acp.memory.schemas.types import ContentError, ListSchema, TextSchema
 from pattern_acp.memory.service.access import ARCHIVE, STATUS_OPERATIONS, MemoryChange, MemoryEdit

@@ -48,6 +48,7 @@ from pattern_acp.journal.redact import (
 )
 from pattern_acp.journal.sessions import session_folders
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
+from pattern_acp.memory.archive import mask_bound
 from pattern_acp.memory.block_loader import text_hash
 from pattern_acp.memory.blocks import Block, BlockKey, Scope
 from pattern_acp.memory.errors import BlockMissingError, StaleProposalError, UnusableEditError
@@ -72,11 +73,9 @@ from pattern_acp.memory.forget import (
 from pattern_acp.memory.forgotten import MARK, Forgotten, of_sources
 from pattern_acp.memory.forks import GONE, forked_from, related_blocks, stored_block
 from pattern_acp.memory.history import StoredHistory, run_on_history
-from pattern_acp.memory.indexing import index_block, mask_of_sessions, mask_passages
+from pattern_acp.memory.indexing import Name, index_block, mask_of_sessions, mask_passages, names_without
 from pattern_acp.memory.integrity import damaged_histories
-from pattern_acp.memory.path_notes import mask_bound
 from pattern_acp.memory.recall import remove_source
-from pattern_acp.memory.recalls import Name, names_without
 from pattern_acp.memory.service.access import ARCHIVE
 from pattern_acp.memory.service.forking import drop_block
 from pattern_acp.memory.service.history import HistoryScope, find_key, keys_of

@@ -30,17 +30,25 @@ from pattern_acp.journal.memory_events import ForkedBlock
 from pattern_acp.journal.redact import digest_of
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory import forks
-from pattern_acp.memory.archive import ArchivalEntry, NewEntry, find_same, forget_entry, list_entries
+from pattern_acp.memory.archive import (
+    ArchivalEntry,
+    NewEntry,
+    NoteRule,
+    Status,
+    bound_of,
+    find_same,
+    forget_entry,
+    list_entries,
+)
 from pattern_acp.memory.block_loader import load_history, text_hash
 from pattern_acp.memory.blocks import Block, BlockKey, MemoryFork, Scope, owner_in, owner_outside
-from pattern_acp.memory.deletion import propose_deletion, store_mark
+from pattern_acp.memory.configuring import propose_deletion, store_mark
+from pattern_acp.memory.diffs import Conflict, Merge, Side, merge_texts, open_conflicts
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
 from pattern_acp.memory.edits import Append, Operation, Rewrite
 from pattern_acp.memory.forget import propose_dropping, store_forgetting
 from pattern_acp.memory.forks import CopiedBlock, OwnWrite, StoredBlock
 from pattern_acp.memory.history import READING_PEER, document_at, read_history
-from pattern_acp.memory.merging import Conflict, Merge, Side, merge_texts, open_conflicts
-from pattern_acp.memory.path_notes import NoteRule, Status, bound_of
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.schemas.types import TextSchema
 from pattern_acp.memory.service.archive import store_entry
@@ -57,7 +65,7 @@ from pattern_acp.memory.store import (
     propose,
     propose_merge,
 )
-from pattern_acp.memory.templates.loading import NO_TEMPLATES
+from pattern_acp.memory.templates import NO_TEMPLATES
 
 MOST_ENTRIES = 10_000
 """Facts of a fork that are brought back; more would be a second archive."""

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.access import Actor, Origin
-from pattern_acp.memory.archive import ArchivalEntry, list_entries
+from pattern_acp.memory.archive import ArchivalEntry, PathNote, bound_of, list_entries
 from pattern_acp.memory.blocks import Block, BlockKey, Scope, shared_owner
-from pattern_acp.memory.deletion import list_deleted
+from pattern_acp.memory.configuring import list_deleted
 from pattern_acp.memory.errors import BlockCorruptError, BlockMissingError
 from pattern_acp.memory.history import (
     READING_PEER,
@@ -27,9 +27,8 @@ from pattern_acp.memory.history import (
     run_on_history,
     text_of_version,
 )
+from pattern_acp.memory.indexing import times_recalled
 from pattern_acp.memory.integrity import lost_histories, problems_of
-from pattern_acp.memory.path_notes import PathNote, bound_of
-from pattern_acp.memory.recalls import times_recalled
 from pattern_acp.memory.sharing import sound_blocks, unattached, visible_rows
 from pattern_acp.memory.store import block_exists, load_numbered
 from pattern_acp.memory.write_validation import SecretRule

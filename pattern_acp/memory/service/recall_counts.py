@@ -19,8 +19,8 @@ from pattern_acp.journal.memory_events import CountedPassage, MemoryRecalled, Na
 from pattern_acp.journal.reader import read_everywhere
 from pattern_acp.journal.redact import PlannedRedaction, plan_redaction
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.recalls import Name, count_recalls, entries_of, names_of
-from pattern_acp.memory.repeats import Pair, mark_told, restore_told
+from pattern_acp.memory.indexing import Name, count_recalls, entries_of, names_of
+from pattern_acp.memory.write_validation import Pair, mark_told, restore_told
 
 _THOUSANDTHS = 1_000
 

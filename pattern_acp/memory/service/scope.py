@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import IdFactory, SessionId, ToolCallId, TurnId
-from pattern_acp.memory.blocks import SHARED_OWNER, BlockSpec, MemoryFork, Scope, default_blocks, owner_in
+from pattern_acp.memory.blocks import SHARED_OWNER, BlockSpec, Isolation, MemoryFork, Scope, default_blocks, owner_in
 from pattern_acp.memory.edits import Authoring
-from pattern_acp.memory.permissions import Isolation
-from pattern_acp.memory.templates.loading import Templates
+from pattern_acp.memory.templates import Templates
 from pattern_acp.memory.write_validation import SecretRule
 
 

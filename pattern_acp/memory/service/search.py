@@ -16,10 +16,8 @@ from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.archive import load_entry
 from pattern_acp.memory.blocks import MemoryFork, Scope, owner_outside
-from pattern_acp.memory.dates import local_bounds
+from pattern_acp.memory.dates import is_stale, local_bounds, stale_lines
 from pattern_acp.memory.embeddings import EmbeddingModel
-from pattern_acp.memory.filters import ALL_KINDS, CURRENT_KINDS, TASK_ID, EntryKind, Filters
-from pattern_acp.memory.freshness import is_stale, stale_lines
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.memory.recall import (
     SearchResult,
@@ -30,6 +28,7 @@ from pattern_acp.memory.recall import (
     search,
     written_by,
 )
+from pattern_acp.memory.search_terms import ALL_KINDS, CURRENT_KINDS, TASK_ID, EntryKind, Filters
 from pattern_acp.memory.service.access import MemoryFilter, MemoryHit
 from pattern_acp.memory.sharing import shared_sources
 from pattern_acp.memory.turns import says_nothing
@@ -187,7 +186,7 @@ def _of_this_machine(tx: Transaction, found: tuple[SearchResult, ...], *, now_ms
     if not entries:
         return found
     # Late, as in `stale_note`.
-    from pattern_acp.memory.path_notes import notes_elsewhere
+    from pattern_acp.memory.archive import notes_elsewhere
 
     elsewhere = notes_elsewhere(tx, entries, now_ms=now_ms)
     return tuple(one for one in found if one.source not in elsewhere) if elsewhere else found
@@ -219,7 +218,7 @@ def stale_note(tx: Transaction, found: SearchResult, *, now_ms: int) -> str:
         return _replaced_note(tx, found.source)
     if found.kind != "archival":
         return ""
-    from pattern_acp.memory.path_notes import bound_of, head_of
+    from pattern_acp.memory.archive import bound_of, head_of
 
     entry = load_entry(tx, found.source)
     bound = bound_of(tx, [entry.id]).get(entry.id)

@@ -14,14 +14,11 @@ from msgspec.structs import replace
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.access import Actor
 from pattern_acp.domain.clock import Clock, IdFactory, ToolCallId, TurnId
-from pattern_acp.memory.blocks import Scope, Tier
+from pattern_acp.memory.blocks import Isolation, Permission, Scope, Tier
+from pattern_acp.memory.dates import stale_sentence
+from pattern_acp.memory.diffs import conflict_note, open_conflicts
 from pattern_acp.memory.errors import IsolationDeniedError
-from pattern_acp.memory.freshness import stale_sentence
 from pattern_acp.memory.indexer import Indexer
-from pattern_acp.memory.merging import conflict_note, open_conflicts
-from pattern_acp.memory.origin_notes import OriginNotes, writes_from_data
-from pattern_acp.memory.permissions import Isolation, Permission
-from pattern_acp.memory.repeats import Pair, has_untold, untold_repeats
 from pattern_acp.memory.schemas.forms import describe
 from pattern_acp.memory.service.access import (
     EVERYTHING,
@@ -32,11 +29,19 @@ from pattern_acp.memory.service.access import (
     MemoryHit,
     MemoryProposal,
 )
-from pattern_acp.memory.service.commit import Applied, apply_edits, create_defaults, known_after
+from pattern_acp.memory.service.commit import (
+    Applied,
+    OriginNotes,
+    apply_edits,
+    create_defaults,
+    known_after,
+    writes_from_data,
+)
 from pattern_acp.memory.service.scope import PERSONA, MemoryRules, MemoryScope, WriteContext, Writer, rules_for
 from pattern_acp.memory.service.search import SessionSearch
 from pattern_acp.memory.sharing import DamagedBlock, VisibleBlock, sound_blocks, touched_by, visible_rows
-from pattern_acp.memory.templates.loading import NO_TEMPLATES, Template, Templates, load_templates
+from pattern_acp.memory.templates import NO_TEMPLATES, Template, Templates, load_templates
+from pattern_acp.memory.write_validation import Pair, has_untold, untold_repeats
 
 
 class SessionRepeats:

@@ -9,11 +9,10 @@ from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock, TurnId
 from pattern_acp.journal.events import BlockConfigured, BlockShared
 from pattern_acp.journal.writer import append
-from pattern_acp.memory.blocks import Block, Scope
+from pattern_acp.memory.archive import PathNote, bound_entries
+from pattern_acp.memory.blocks import Block, Permission, Scope
 from pattern_acp.memory.configuring import configured, setting_of, store_settings
 from pattern_acp.memory.errors import UnusableEditError
-from pattern_acp.memory.path_notes import PathNote, bound_entries
-from pattern_acp.memory.permissions import Permission
 from pattern_acp.memory.service.history import find_key
 from pattern_acp.memory.service.scope import PERSON, MemoryScope, WriteContext, Writer
 from pattern_acp.memory.sharing import Attachment, attach, attachments, detach

@@ -16,21 +16,20 @@ from pattern_acp.domain.clock import Clock, ToolCallId, TurnId
 from pattern_acp.journal.events import BlockDeleted, BlockHealed, BlockRestored, Event
 from pattern_acp.journal.writer import append
 from pattern_acp.memory.block_loader import text_hash
-from pattern_acp.memory.blocks import Block
-from pattern_acp.memory.deletion import (
+from pattern_acp.memory.blocks import Block, action_named, explain_permission, judge
+from pattern_acp.memory.configuring import (
     ProposedMark,
     propose_deletion,
     propose_making_room,
     propose_restoration,
     store_mark,
 )
+from pattern_acp.memory.diffs import Conflict
 from pattern_acp.memory.edits import Authoring, Operation
 from pattern_acp.memory.errors import NothingDeletedError, PermissionDeniedError, StaleProposalError
 from pattern_acp.memory.history import StoredHistory, run_on_history
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.integrity import find_damage, heal
-from pattern_acp.memory.merging import Conflict
-from pattern_acp.memory.permissions import action_named, explain_permission, judge
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.service.commit import block_event
 from pattern_acp.memory.service.history import HistoryScope, MemoryHistory, find_key, keys_of

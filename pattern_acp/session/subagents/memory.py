@@ -32,7 +32,7 @@ from pattern_acp.memory.service.access import (
 )
 from pattern_acp.memory.service.scope import PERSONA, WriteContext
 from pattern_acp.memory.service.session_memory import ConstellationMemory
-from pattern_acp.memory.templates.loading import NO_TEMPLATES
+from pattern_acp.memory.templates import NO_TEMPLATES
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
