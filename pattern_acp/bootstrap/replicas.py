@@ -24,7 +24,7 @@ from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.service.commit import create_defaults
-from pattern_acp.memory.service.forget import Tell, Telling
+from pattern_acp.memory.service.forget import Tell, Telling, UntoldError
 from pattern_acp.memory.service.scope import PROGRAM, MemoryRules, MemoryScope, WriteContext
 from pattern_acp.memory.store import missing_blocks
 from pattern_acp.memory.templates import NO_TEMPLATES
@@ -59,7 +59,8 @@ KEY_FILE = "replica.key"
 def telling_of(process: Process) -> Telling | None:
     """Prepares the noting of what is forgotten for the other constellations, and for the user's other devices.
 
-    None where there are none. What it returns raises a `PatternError` where there is no key, or it is not available.
+    None where there are none. What it returns raises a `PatternError` where there is no key, or it is not available: an
+    `UntoldError` where that is the key of other devices alone.
     """
     others = is_per_project(process.loaded)
     devices: Telling | None = None
@@ -72,10 +73,17 @@ def telling_of(process: Process) -> Telling | None:
         return devices
 
     async def prepare() -> Tell:
-        also = None if devices is None else await devices()
+        also: Tell | None = None
+        problem: PatternError | None = None
+        try:
+            also = None if devices is None else await devices()
+        except PatternError as error:
+            problem = error
         forgetting = await _forgetting_of(process)
-        targets = await anyio.to_thread.run_sync(_followers, process, process.constellation)
-        return forgetting.telling(targets, also)
+        tell = forgetting.telling(await anyio.to_thread.run_sync(_followers, process, process.constellation), also)
+        if problem is not None:
+            raise UntoldError(problem, tell)
+        return tell
 
     return prepare
 
@@ -111,12 +119,8 @@ async def tell_projects(process: Process) -> Tell:
         DatabaseError: there is no key, or the folder of constellations cannot be looked at.
     """
     forgetting = await _forgetting_of(process)
-    try:
-        projects = await anyio.to_thread.run_sync(project_constellations, process.loaded)
-    except OSError as error:
-        folder = process.loaded.paths.data / "constellations"
-        raise DatabaseError(f"{folder} cannot be read ({error.strerror}); give yourself the right to it.") from error
-    return forgetting.telling(projects)
+    user = process.loaded.settings.constellation.name
+    return forgetting.telling(await anyio.to_thread.run_sync(_followers, process, user))
 
 
 async def exchange_once(process: Process, database: Database, seconds: float) -> None:
@@ -241,9 +245,19 @@ async def follow_forgettings(process: Process, database: Database) -> None:
 
 
 def _followers(process: Process, constellation: str) -> Sequence[str]:
-    """The constellations that hear of what one forgets: the user's of a project, and all projects of the user's."""
+    """The constellations that hear of what one forgets: the user's of a project, and all projects of the user's.
+
+    Raises:
+        DatabaseError: the folder of constellations cannot be looked at.
+    """
     name = process.loaded.settings.constellation.name
-    return project_constellations(process.loaded) if constellation == name else (name,)
+    if constellation != name:
+        return (name,)
+    try:
+        return project_constellations(process.loaded)
+    except OSError as error:
+        folder = process.loaded.paths.data / "constellations"
+        raise DatabaseError(f"{folder} cannot be read ({error.strerror}); give yourself the right to it.") from error
 
 
 async def _of_devices(process: Process) -> Tell | None:

@@ -99,6 +99,17 @@ def test_what_a_command_forgets_is_forgotten_in_the_files_of_all(terminal: Termi
         assert b"QUARTZ-7731-LANTERN" not in _bytes(path)
 
 
+def test_what_is_forgotten_without_the_key_of_sync_is_forgotten_in_the_files_of_all_projects(terminal: Terminal):
+    terminal.note("shop", "about", "The door code is QUARTZ-7731-LANTERN.")
+    terminal.note("blog", "build", "Build with hugo.", "project")
+    (terminal.folder / "synced").mkdir()
+    terminal.configure(f'{SETTINGS}[sync]\nurl = "folder:{terminal.folder / "synced"}"\n')
+    said = terminal.run("elsewhere", "memory", "forget", "about", "QUARTZ-7731-LANTERN", "--yes")
+    assert "your other devices, which are not told: There is no key of sync" in " ".join(said.split())
+    for path in (terminal.path("shop"), terminal.path("blog"), terminal.process().constellation_path):
+        assert b"QUARTZ-7731-LANTERN" not in _bytes(path)
+
+
 def test_doctor_names_the_file_of_the_folder_and_that_of_the_users_memory(terminal: Terminal):
     terminal.note("shop", "build", "Build with ninja.", "project")
     _, text = terminal.tried("shop", "doctor", "--json")

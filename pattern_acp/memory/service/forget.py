@@ -120,7 +120,19 @@ Tell: TypeAlias = Callable[[Transaction, ForgottenWords, int], None]
 """Notes for other constellations what is forgotten, and when, in the transaction that forgets it."""
 
 Telling: TypeAlias = Callable[[], Awaitable[Tell]]
-"""Prepares a `Tell`, or raises a `PatternError` when what is forgotten cannot be noted now."""
+"""Prepares a `Tell`, or raises a `PatternError` when nothing can be noted now: an `UntoldError` when that is so for other
+devices alone."""
+
+
+class UntoldError(PatternError):
+    """Forgetting cannot be noted for other devices now; `tell` notes it for all others."""
+
+    failure_code = "sync.key"
+
+    def __init__(self, error: PatternError, tell: Tell) -> None:
+        """`error` says why."""
+        super().__init__(error.sentence)
+        self.tell = tell
 
 
 class ForgettingPreview(Struct, frozen=True):
@@ -252,6 +264,7 @@ class MemoryForgetting:
             try:
                 tell = await self._telling()
             except PatternError as error:
+                tell = error.tell if isinstance(error, UntoldError) else None
                 untold = f"your other devices, which are not told: {error.sentence.rstrip('.')}"
 
         def write(tx: Transaction, search: _Search) -> tuple[_Prepared, int]:
