@@ -120,8 +120,8 @@ Tell: TypeAlias = Callable[[Transaction, ForgottenWords, int], None]
 """Notes for other constellations what is forgotten, and when, in the transaction that forgets it."""
 
 Telling: TypeAlias = Callable[[], Awaitable[Tell]]
-"""Prepares a `Tell`, or raises a `PatternError` when nothing can be noted now: an `UntoldError` when that is so for other
-devices alone."""
+"""Prepares a `Tell`, or raises a `PatternError` when nothing can be noted now: an `UntoldError` when that is so for
+other devices alone."""
 
 
 class UntoldError(PatternError):
