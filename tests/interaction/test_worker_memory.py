@@ -366,6 +366,29 @@ async def test_a_worker_in_the_background_that_is_stopped_leaves_nothing_in_memo
         await assert_no_fork_is_left(agent)
 
 
+async def test_a_worker_in_the_background_is_shown_while_one_below_it_has_learned_something():
+    held = gate()
+    model = ScriptedProvider(
+        [delegates("worker", "top", background=True), *[says("Fine.")] * 2],
+        subagents={
+            "top": [FILE, delegates("worker", "low"), says("Top.")],
+            "top/low": [learns("Low was here."), (held, *says("Low."))],
+        },
+    )
+    async with running_agent(model, settings=unwoken("auto")) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go.")
+        with anyio.fail_after(30):
+            await held.reached.wait()
+        await agent.editor.prompt(session, "/workers top")
+        said = agent.editor.said()
+        held.opened.set()
+        await until_finished(agent, session)
+        assert "**top** (worker1) works" in said
+        assert "a.txt" in said
+        assert "one below it has learned something that has not landed yet" in said
+
+
 async def test_of_try_outs_only_the_one_that_is_chosen_brings_back_what_it_learned():
     async with grouped(
         RACE,

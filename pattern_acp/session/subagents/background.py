@@ -484,7 +484,13 @@ async def _shown_result(worker: BackgroundSubagent, cwd: str) -> Sequence[str]:
     """The paragraphs about what one has done: its report, the diffs of what is to land, and what it learned."""
     report, result = worker.subagent.last_words, worker.subagent.result
     changes = result.files.changes() if result is not None else ()
-    learned = shown_memory(await worker.subagent.memory.learned())
+    # Late: it is imported with the first fork.
+    from pattern_acp.memory.service.forking import ForkInUseError
+
+    try:
+        learned = shown_memory(await worker.subagent.memory.learned())
+    except ForkInUseError:
+        learned = ("Memory: one below it has learned something that has not landed yet; look again later.",)
     return (*([report] if report else []), *shown_changes(changes, cwd), *learned)
 
 
