@@ -48,7 +48,7 @@ from pattern_acp.policy.decision import ApprovalRequest, PermissionAnswer, UserC
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import MODE_OPTION, Option
 from pattern_acp.session.ports import ClientDescription
-from pattern_acp.turn.events import (
+from pattern_acp.turn.recorder import (
     ContextChanged,
     JobOver,
     JobShown,
@@ -63,7 +63,7 @@ from pattern_acp.turn.events import (
     Transient,
 )
 from pattern_acp.workspace.errors import ImageError
-from pattern_acp.workspace.git_status import GitStatus
+from pattern_acp.workspace.git import GitStatus
 from pattern_acp.workspace.images import preview_of
 
 FLUSH_SECONDS = 0.04

@@ -132,7 +132,7 @@ class GitStatusRequest(MetaWire, frozen=True, kw_only=True):
 
 
 class GitStatusResponse(Wire, frozen=True, kw_only=True):
-    """The state of the working tree as `workspace.git_status.GitStatus` has it; absent without one."""
+    """The state of the working tree as `workspace.git.GitStatus` has it; absent without one."""
 
     status: JsonObject | None = None
 

@@ -55,7 +55,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.session.options import MODE_OPTION, MODES, Option
 from pattern_acp.tools.file_changes import more_places, regions_within
-from pattern_acp.turn.events import ContextChanged, TerminalEnded, TerminalStreamed, TextStreamed, ThinkingStreamed
+from pattern_acp.turn.recorder import ContextChanged, TerminalEnded, TerminalStreamed, TextStreamed, ThinkingStreamed
 
 CONTENT_BYTES = 650_000
 """Most bytes of the diffs and texts of one call together; with its arguments they stay below 1 MB."""

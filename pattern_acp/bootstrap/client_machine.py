@@ -130,7 +130,7 @@ class ClientMachine:
         self, open_folders: Callable[[], Sequence[str]], raw: msgspec.Raw, context: RequestContext
     ) -> wire.GitStatusResponse:
         del context
-        from pattern_acp.workspace.git_status import git_status
+        from pattern_acp.workspace.git import git_status
 
         cwd = read_params(raw, wire.GitStatusRequest).cwd
         named = tuple(open_folders())

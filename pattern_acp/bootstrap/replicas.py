@@ -22,6 +22,7 @@ from pattern_acp.config.paths import make_private_directory
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.domain.errors import DatabaseError, PatternError
+from pattern_acp.journal.reader import newest_event
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.service.commit import create_defaults
 from pattern_acp.memory.service.forget import Tell, Telling, UntoldError
@@ -29,7 +30,6 @@ from pattern_acp.memory.service.scope import PROGRAM, MemoryRules, MemoryScope, 
 from pattern_acp.memory.store import missing_blocks
 from pattern_acp.memory.templates import NO_TEMPLATES
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.sync.outgoing import newest_event
 from pattern_acp.sync.replica import ReplicaForgetting, Side, is_to_be_forgotten, replicate
 from pattern_acp.sync.segments import KEY_BYTES
 

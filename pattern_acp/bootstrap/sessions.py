@@ -46,7 +46,7 @@ from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.registry import Sessions
 from pattern_acp.session.session_conflict import keep_leases, release_leases, watch_leases
 from pattern_acp.workspace.folder_changes import FolderChanges
-from pattern_acp.workspace.git_status import GitStatus, git_status
+from pattern_acp.workspace.git import GitStatus, git_status
 from pattern_acp.workspace.local_files import FOLDER, UnfinishedWrites
 from pattern_acp.workspace.shell import hidden_names, shell_command
 

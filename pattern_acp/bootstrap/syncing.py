@@ -22,15 +22,23 @@ from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import RandomIds, SystemClock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import plural
+from pattern_acp.journal.reader import newest_event
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.forget import Tell, Telling
 from pattern_acp.recovery.checks import Finding, Health
 from pattern_acp.session.stored import DAY_MS, project_of_folder
 from pattern_acp.sync.exchange import ExchangeReport, MemoryExchange, clock_problem, device_of, peers_of
-from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.forgetting import note_forgetting
-from pattern_acp.sync.outgoing import Sharing, newest_event
-from pattern_acp.sync.segments import Carrier, DeviceRevokedError, SyncError, SyncKeyError, key_text, read_key
+from pattern_acp.sync.outgoing import Sharing
+from pattern_acp.sync.segments import (
+    Carrier,
+    DeviceRevokedError,
+    FolderCarrier,
+    SyncError,
+    SyncKeyError,
+    key_text,
+    read_key,
+)
 
 _LOGGER = logging.getLogger(__name__)
 

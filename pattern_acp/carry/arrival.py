@@ -147,7 +147,7 @@ def read_contents(archive: ArchiveReader) -> Contents:
 
 
 def proposals(tx: Transaction, archive: ArchiveReader, projects: Mapping[str, str]) -> tuple[Proposal, ...]:
-    """The content of an archive, and what of it is here; `projects` gives other keys to projects (memory/project.py).
+    """The content of an archive, and what of it is here; `projects` gives other keys to projects (memory/blocks.py).
 
     Raises:
         ArchiveDamagedError: a record is not of the form that it should have.

@@ -76,7 +76,7 @@ class Choice(Struct, frozen=True):
     """The choice of what to export; empty values choose everything."""
 
     project: str = ""
-    """Key of a project (memory/project.py): its memory, and the sessions in it."""
+    """Key of a project (memory/blocks.py): its memory, and the sessions in it."""
     persona: str = ""
     session: str = ""
     """One session, and those that it was forked from; no memory."""

@@ -23,9 +23,9 @@ from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
 from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.jobs import store
-from pattern_acp.jobs.checking import JobReport, verify_jobs
-from pattern_acp.jobs.errors import JobNotFoundError
+from pattern_acp.jobs.model import JobNotFoundError
 from pattern_acp.jobs.showing import quote_text, receipt_text
+from pattern_acp.jobs.store import JobReport, verify_jobs
 from pattern_acp.journal.job_events import JobQuoted, JobSettled
 from pattern_acp.tasks.claims import read_board
 

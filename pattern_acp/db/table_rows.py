@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import LiteralString, cast
 
+from pattern_acp.db import columns
 from pattern_acp.db.columns import integer, text
 from pattern_acp.db.raw import Row
 from pattern_acp.db.transaction import Transaction
@@ -186,3 +187,21 @@ def _names(names: Sequence[str]) -> str:
 def _sql(statement: str) -> LiteralString:
     # Names are checked, and every value is bound.
     return cast("LiteralString", statement)
+
+
+_INDEXES: LiteralString = (
+    "SELECT name FROM sqlite_schema"
+    " WHERE type = 'table' AND sql LIKE '%USING vec0%' AND name GLOB 'vector_index_[0-9]*'"
+)
+
+
+def drop_old_indexes(tx: Transaction) -> int:
+    """Drop every index of sqlite-vec, and say how many there were.
+
+    Raises:
+        DatabaseError: the extension is not loaded, and there is one.
+    """
+    names = [columns.text(row[0]) for row in tx.all(_INDEXES)]
+    for name in names:
+        tx.execute(cast("LiteralString", f'DROP TABLE "{name}"'))
+    return len(names)

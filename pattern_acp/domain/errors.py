@@ -5,8 +5,8 @@
     ├── DatabaseError          the constellation file (db/errors.py refines it)
     ├── JournalError           a broken chain, an unknown session, a held lease
     ├── BlockError             a block, an edit, a document (memory/errors.py refines it)
-    ├── TaskError              a task or a list of them (tasks/errors.py refines it)
-    ├── JobError               a job that the user agrees to (jobs/errors.py refines it)
+    ├── TaskError              a task or a list of them (tasks/model.py refines it)
+    ├── JobError               a job that the user agrees to (jobs/model.py refines it)
     ├── PolicyError            a grant that cannot be stored
     ├── ProviderError          a model request (providers/http_errors.py refines it)
     ├── SignInError            keys and sign-ins (credentials/model.py refines it)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.domain.clock import SessionId
-from pattern_acp.jobs.errors import JobMoveError
+from pattern_acp.domain.errors import JobError
 from pattern_acp.journal.job_events import JobMoved, JobQuoted, JobSettled
 
 JobEvent: TypeAlias = JobQuoted | JobMoved | JobSettled
@@ -164,3 +164,30 @@ def _after_move(row: JobRow | None, state: JobStage, seq: int) -> JobRow:
     if row is None or state not in MOVES[row.state]:
         raise JobMoveError(row.number if row is not None else 0, row.state if row is not None else "", state)
     return replace(row, state=state, before=row.state, last_seq=seq)
+
+
+class JobNotFoundError(JobError):
+    """There is no job of this number."""
+
+    failure_code = "jobs.job-missing"
+
+    def __init__(self, number: int) -> None:
+        """Name the number."""
+        super().__init__(f"There is no job {number}; `pattern-acp jobs` lists them.")
+
+
+class JobMoveError(JobError):
+    """A job cannot go from its state to another one."""
+
+    failure_code = "jobs.move-refused"
+
+    def __init__(self, number: int, before: str, after: str) -> None:
+        """Name the job and both states."""
+        now = f"is {before}" if before else "is not quoted"
+        super().__init__(f"Job {number} {now}, so it cannot be {after}; `/job {number}` shows it.")
+
+
+class JobTermsError(JobError):
+    """The terms of a job cannot be met or read."""
+
+    failure_code = "jobs.terms-wrong"

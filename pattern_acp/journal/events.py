@@ -242,7 +242,7 @@ class RequestParts(Struct, frozen=True):
     """Parts of a request, for a replay to compare.
 
     `system`, `tools`, `volatile` and each of `messages` are the first 16 hexadecimal digits of a SHA-256
-    (turn/digests.py). The first `kept` messages are those of the session's request before.
+    (turn/request_fingerprints.py). The first `kept` messages are those of the session's request before.
     """
 
     system: str

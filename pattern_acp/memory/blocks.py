@@ -259,7 +259,7 @@ PERSONA_TEXT = "I am Pattern. I work in the user's code, and I remember what the
 def default_blocks(persona: str, project: str) -> tuple[BlockSpec, ...]:
     """The blocks that a persona and a project begin with, in the order they are shown.
 
-    `project` is a project key, see `memory.project.project_key`.
+    `project` is a project key, see `memory.blocks.project_key`.
     """
     return (
         BlockSpec(

@@ -163,7 +163,7 @@ def _rotated(values: list[float]) -> list[float]:
     """The same vectors seen from another side: signs flipped at fixed places, then the Walsh-Hadamard transform.
 
     Likeness stays what it was, and everything spreads over all places. Without that a short text fills few of them, and
-    an index that keeps one bit of each (db/legacy_vector_indexes.py) finds 1 of 12 that are near; see recall.md,
+    an index that keeps one bit of each (db/table_rows.py) finds 1 of 12 that are near; see recall.md,
     "Speed".
     """
     turned = list(map(mul, values, _SIGNS))

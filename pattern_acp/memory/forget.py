@@ -287,7 +287,7 @@ def clean_indexes(tx: Transaction) -> None:
 
     The codes of vectors are made again from the vectors that are left.
     """
-    from pattern_acp.db.legacy_vector_indexes import drop_old_indexes
+    from pattern_acp.db.table_rows import drop_old_indexes
 
     tx.execute(_QUERIES["optimize_search"])
     drop_stale_codes(tx)

@@ -150,7 +150,7 @@ def open_model(tx: Transaction, model: EmbeddingModel, *, has_extension: bool, n
     for row in tx.all(_QUERIES["unused_models"], {"before_ms": now_ms - UNUSED_MS}):
         tx.execute(_QUERIES["delete_model"], {"id": row[0]})
     if has_extension:
-        from pattern_acp.db.legacy_vector_indexes import drop_old_indexes
+        from pattern_acp.db.table_rows import drop_old_indexes
 
         drop_old_indexes(tx)
     return VectorTable(number, has_extension)

@@ -306,7 +306,7 @@ class RecordedApprover:
 
 
 class RecordedWarnings:
-    """`turn.tool_hooks.BeforeEdits` that defers the recorded calls, with the same words."""
+    """`turn.tool_runner.BeforeEdits` that defers the recorded calls, with the same words."""
 
     def __init__(self, position: Position) -> None:
         self._position = position
@@ -332,7 +332,7 @@ class RecordedWarnings:
 
 
 class RecordedHooks:
-    """`turn.tool_hooks.ToolHooks` that acts as recorded in the journal."""
+    """`turn.tool_runner.ToolHooks` that acts as recorded in the journal."""
 
     def __init__(self, position: Position) -> None:
         self._position = position
@@ -380,7 +380,7 @@ class RecordedWorkAhead:
 
 
 class RecordedChecks:
-    """`turn.tool_hooks.AfterEdits` with the recorded findings."""
+    """`turn.tool_runner.AfterEdits` with the recorded findings."""
 
     def __init__(self, position: Position) -> None:
         self._position = position

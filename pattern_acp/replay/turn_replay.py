@@ -50,9 +50,8 @@ from pattern_acp.session.code import CODE_TOOL
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import PLAN_TOOL, TASK_TOOL, offered
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
-from pattern_acp.turn.events import Transient
 from pattern_acp.turn.loop import BROKEN_STREAM, CUT_ANSWER, CallIds, ModelInUse, TurnEnd, TurnLoop
-from pattern_acp.turn.recorder import JournalRecorder
+from pattern_acp.turn.recorder import JournalRecorder, Transient
 from pattern_acp.turn.tool_runner import ToolRunner
 
 BY_SETTINGS = ("edit_file", "apply_patch", CODE_TOOL, PLAN_TOOL, TASK_TOOL, "session_search")

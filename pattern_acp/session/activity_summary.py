@@ -1,7 +1,7 @@
 """A summary of what happened while a persona was away, shown at the first turn of a new session.
 
 Owns: what is gathered for it, the tool call that shows it, and recording where a session stood when it is closed. Must
-not know: the words (`context/catch_up.py`).
+not know: the words (`context/recall_budget.py`).
 """
 
 import logging
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.context.builder import MemoryView
-from pattern_acp.context.catch_up import (
+from pattern_acp.context.recall_budget import (
     CATCH_UP_CALL,
     Absence,
     LeftBehind,
     OpenThread,
     WrittenDecision,
     catch_up,
+    catch_up_title,
     is_away,
-    title_of,
 )
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import Actor, Origin
@@ -68,7 +68,7 @@ async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence
         return NOTHING
     shown = "\n".join(text.split("\n")[1:-1])
     about: JsonObject = {"since": local_minute(absence.last_active_ms)}
-    await show_search(session, turn_id, CATCH_UP_CALL, title_of(absence), about, shown, ToolKind.OTHER)
+    await show_search(session, turn_id, CATCH_UP_CALL, catch_up_title(absence), about, shown, ToolKind.OTHER)
     return text
 
 

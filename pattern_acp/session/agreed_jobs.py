@@ -23,21 +23,21 @@ from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.tool_calls import StopReason, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.usage import Allowance
 from pattern_acp.jobs import store
-from pattern_acp.jobs.errors import JobMoveError, JobTermsError
-from pattern_acp.jobs.model import MOST_ROUNDS, JobOutcome, JobRow, JobStage
+from pattern_acp.jobs.model import MOST_ROUNDS, JobMoveError, JobOutcome, JobRow, JobStage, JobTermsError
 from pattern_acp.jobs.quote import (
     MOST_QUOTES,
+    USAGE,
     VALID_MS,
     QuoteCandidate,
     hold_for,
     hold_text,
+    parse_terms,
     plan_of,
     quotes_for,
     risks_of,
 )
 from pattern_acp.jobs.showing import quote_text, receipt_text
 from pattern_acp.jobs.store import JOB, Meter
-from pattern_acp.jobs.terms import USAGE, parse_terms
 from pattern_acp.journal.events import (
     CheckpointTaken,
     ContextAdded,

@@ -155,7 +155,7 @@ def servers_of(session: "Session") -> ServersWhenAsked | None:
 
 
 class ChecksAndDiagnostics:
-    """`turn.tool_hooks.AfterEdits`: first the checks that are configured, then what language servers find."""
+    """`turn.tool_runner.AfterEdits`: first the checks that are configured, then what language servers find."""
 
     def __init__(self, session: "Session", checks: ConfiguredChecks, recorder: TurnRecorder) -> None:
         self._session = session

@@ -24,7 +24,7 @@ from pattern_acp.providers.base import ModelInfo, Provider, ProviderRequest, Rou
 from pattern_acp.providers.retry import RetryPolicy
 from pattern_acp.tools.base import CodeAccess, Tool
 from pattern_acp.workspace.folder_changes import FolderChanges
-from pattern_acp.workspace.git_status import GitStatus
+from pattern_acp.workspace.git import GitStatus
 from pattern_acp.workspace.shell import Machine
 
 if TYPE_CHECKING:

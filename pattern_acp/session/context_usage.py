@@ -28,8 +28,7 @@ from pattern_acp.session.state import BudgetScope
 from pattern_acp.session.window import with_room
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.registry import PLAN_TOOL, TASK_TOOL, edit_tool_left_out, offered, one_for_plans
-from pattern_acp.turn.events import ContextChanged
-from pattern_acp.turn.recorder import NewEvent
+from pattern_acp.turn.recorder import ContextChanged, NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.session.constellation import Constellation

@@ -42,7 +42,7 @@ CLAIM_MS = 15 * 60_000
 
 
 class EditWarnings:
-    """`turn.tool_hooks.BeforeEdits` of one conversation, the session's or a subagent's, for one turn."""
+    """`turn.tool_runner.BeforeEdits` of one conversation, the session's or a subagent's, for one turn."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The hooks of a session: those of the user, and those of the project while it is trusted.
 
 Owns: which run at which event, what they learn of the session, and how their words reach the user and the model.
-Must not know: how a command runs, or how a verdict changes policy (`turn/tool_hooks.py`).
+Must not know: how a command runs, or how a verdict changes policy (`turn/tool_runner.py`).
 """
 
 import logging
@@ -171,7 +171,7 @@ def _goes_on(queue: "InjectionQueue | SessionState", event: str, opinion: Opinio
 
 
 class SessionToolHooks:
-    """`turn.tool_hooks.ToolHooks` of one turn; a call that ran may also bring the instructions of its folder."""
+    """`turn.tool_runner.ToolHooks` of one turn; a call that ran may also bring the instructions of its folder."""
 
     def __init__(self, session: "Session", queue: "InjectionQueue | None" = None) -> None:
         """`queue` is the conversation that makes the calls, the session's unless one is passed."""

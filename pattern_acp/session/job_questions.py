@@ -17,11 +17,9 @@ from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.globs import compile_glob
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
-from pattern_acp.jobs.errors import JobTermsError
-from pattern_acp.jobs.model import MOST_ROUNDS
-from pattern_acp.jobs.quote import LIKELY_FILES, Reach, hold_for, hold_text
+from pattern_acp.jobs.model import MOST_ROUNDS, JobTermsError
+from pattern_acp.jobs.quote import LIKELY_FILES, Reach, hold_for, hold_text, narrowed
 from pattern_acp.jobs.showing import price_text, quote_text
-from pattern_acp.jobs.terms import narrowed
 from pattern_acp.journal.events import JobQuoted, PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.job_events import JobHold, JobQuote, JobTerms
 from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, PermissionAnswer, UserQuestion

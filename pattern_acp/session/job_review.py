@@ -21,8 +21,7 @@ from pattern_acp.domain.text_limits import cut_middle, plural
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.domain.untrusted_blocks import untrusted_block
 from pattern_acp.jobs import store
-from pattern_acp.jobs.errors import JobTermsError
-from pattern_acp.jobs.model import JobRow
+from pattern_acp.jobs.model import JobRow, JobTermsError
 from pattern_acp.journal.bundle import bundled_streams
 from pattern_acp.journal.events import JobMoved, ToolCallFinished, ToolCallStarted
 from pattern_acp.session.ports import OptionUnusableError

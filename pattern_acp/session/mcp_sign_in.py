@@ -15,7 +15,7 @@ from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind
 from pattern_acp.mcp_servers.server import Server
 from pattern_acp.policy.decision import ApprovalOption, PermissionAnswer
 from pattern_acp.session.ports import recorded_question
-from pattern_acp.turn.events import ToolCallShows
+from pattern_acp.turn.recorder import ToolCallShows
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

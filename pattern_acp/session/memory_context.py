@@ -310,7 +310,7 @@ async def recall_for(session: "Session", turn_id: TurnId, message: Message, memo
         session,
         turn_id,
         "memory_recall",
-        recall_budget.title_of(recalled),
+        recall_budget.recall_title(recalled),
         {"query": query},
         recall_budget.for_person(recalled),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from pattern_acp.context.catch_up import CATCH_UP_CALL
+from pattern_acp.context.recall_budget import CATCH_UP_CALL
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.skills import SKILL_TOOL, SkillDefinition, loaded_in
 from pattern_acp.domain.clock import Clock, SessionId, ToolCallId

@@ -28,8 +28,8 @@ from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.registry import Sessions
 from pattern_acp.session.reopening import Reopening
 from pattern_acp.session.session import PromptTicket, Session
-from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.loop import TurnEnd
+from pattern_acp.turn.recorder import TextStreamed
 
 logger = logging.getLogger(__name__)
 

@@ -79,10 +79,9 @@ from pattern_acp.session.turn_tools import TurnTools, own_tools
 from pattern_acp.session.window import SessionWindow, tokens_in
 from pattern_acp.tools.job import job_sentence
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
-from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.loop import CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
-from pattern_acp.turn.recorder import SHOW_SECONDS, JournalRecorder, NewEvent, new_end_events
-from pattern_acp.workspace.git_status import SECONDS as GIT_SECONDS
+from pattern_acp.turn.recorder import SHOW_SECONDS, JournalRecorder, NewEvent, TextStreamed, new_end_events
+from pattern_acp.workspace.git import SECONDS as GIT_SECONDS
 
 if TYPE_CHECKING:
     from pattern_acp.mcp_servers.server import Server

@@ -1,7 +1,7 @@
 """The model's window during a session: what a request may take, and when space is made.
 
 Owns: asking providers for their count, the decision to compact, what is known of token counts. Must not know: how space
-is made (`session/compacting.py`), or how a request is composed.
+is made (`session/compaction.py`), or how a request is composed.
 """
 
 import logging

@@ -25,6 +25,7 @@ from pattern_acp.db.connection import Database, SqlValue, Transaction
 from pattern_acp.domain.clock import Clock, IdFactory
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.leases import host_name
+from pattern_acp.journal.reader import newest_event
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.forget import Tell
 from pattern_acp.sync.forgetting import (
@@ -37,7 +38,7 @@ from pattern_acp.sync.forgetting import (
     tell_forgettings_again,
 )
 from pattern_acp.sync.incoming import take_over
-from pattern_acp.sync.outgoing import QUERIES, Changes, Sharing, newest_event, read_changes
+from pattern_acp.sync.outgoing import QUERIES, Changes, Sharing, read_changes
 from pattern_acp.sync.segments import (
     DEVICE,
     Carrier,

@@ -33,6 +33,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.errors import BlockError
 from pattern_acp.journal.codec import kinds_of
+from pattern_acp.journal.reader import newest_event
 from pattern_acp.memory.blocks import Block, BlockKey, Scope, fork_in
 from pattern_acp.memory.configuring import propose_restoration
 from pattern_acp.memory.history import read_history, texts_of_all_versions
@@ -113,12 +114,6 @@ def read_changes(tx: Transaction, sharing: Sharing, after: int, mask: SecretMask
     increment = _Increment(tx, file, sharing, after, mask)
     report = increment.run()
     return Changes(file.getvalue(), newest_event(tx), report, increment.told)
-
-
-def newest_event(tx: Transaction) -> int:
-    """The number of the last event; 0 without any."""
-    row = tx.one(QUERIES["newest_event"])
-    return 0 if row is None else integer(row[0])
 
 
 class _Increment(Export):

@@ -44,10 +44,6 @@ ON CONFLICT (device) DO UPDATE SET revoked = 1;
 -- That segments of all devices are to be read anew, since other projects are shared now.
 UPDATE sync_peers SET number = 0;
 
--- name: newest_event
--- The number of the last event.
-SELECT coalesce(max(seq), 0) FROM events;
-
 -- name: forgotten_after
 -- Whether words were forgotten or redacted after an event; those of imported sessions were taken out elsewhere.
 SELECT EXISTS (

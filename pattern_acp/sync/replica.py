@@ -21,10 +21,11 @@ from pattern_acp.db.columns import data, integer, text
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock, IdFactory
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.journal.reader import newest_event
 from pattern_acp.memory.service.forget import ForgottenWords, Tell
 from pattern_acp.sync.forgetting import forgetting_in, opened, sealed
 from pattern_acp.sync.incoming import take_over
-from pattern_acp.sync.outgoing import QUERIES, Changes, Sharing, newest_event, read_changes
+from pattern_acp.sync.outgoing import QUERIES, Changes, Sharing, read_changes
 from pattern_acp.sync.segments import Forgetting
 
 _LOGGER = logging.getLogger(__name__)

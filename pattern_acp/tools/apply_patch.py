@@ -23,12 +23,15 @@ from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
+    CodeTarget,
     NothingChangedError,
     PreparedCall,
     ToolContext,
     ToolFailedError,
     ToolInputError,
     WrongTargetError,
+    find_target,
+    missing_target,
 )
 from pattern_acp.tools.edit_file import (
     BYTE_ORDER_MARK,
@@ -41,7 +44,6 @@ from pattern_acp.tools.edit_file import (
 from pattern_acp.tools.file_changes import PlannedFileChange, prepared_changes, read_if_there, require_current
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import CodeTarget, find_target, missing_target
 from pattern_acp.workspace.files import TextFile
 
 BEGIN = "*** Begin Patch"

@@ -1,17 +1,23 @@
-"""The shape of a tool.
+"""The shape of a tool, and the file or folder that a call names.
 
 A call goes through three steps, so that policy and the user see what would happen before anything happens:
 `Tool.prepare` parses the arguments, looks at the current state and states accesses, title, locations and a preview;
 policy decides on `PreparedCall.accesses`; `PreparedCall.run` has the effect.
+
+A path has two names, the one the editor knows and the one policy decides on; just before an effect it is checked that
+they still belong together.
 """
 
+import difflib
 import os
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
+import anyio.to_thread
 from msgspec import Meta, Struct, field
 
 from pattern_acp.definitions.personas import Persona
@@ -20,6 +26,7 @@ from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import SessionId, ToolCallId, TurnId, day_of
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.messages import ImagePart
+from pattern_acp.domain.paths import absolute_path, display_path, normal_path, resolve_path
 from pattern_acp.domain.tool_calls import Location, Plan, ToolContent, ToolKind
 from pattern_acp.policy.decision import Wording
 from pattern_acp.policy.paths import protection, protection_of_names
@@ -30,19 +37,13 @@ from pattern_acp.workspace.terminal import Terminal
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import IndexProgress, Judgement
     from pattern_acp.db.transaction import Transaction
-    from pattern_acp.workspace.git import FileDiff
-
-if TYPE_CHECKING:
-    from pattern_acp.policy.decision import UserQuestion
-
-if TYPE_CHECKING:
     from pattern_acp.lsp.model import CodeLocation, FileEdits, Span
-
-if TYPE_CHECKING:
     from pattern_acp.memory.service.access import MemoryAccess
     from pattern_acp.memory.service.undo import AgentHistory
+    from pattern_acp.policy.decision import UserQuestion
     from pattern_acp.processes.confinement import Profile
     from pattern_acp.tasks.service import Tasks
+    from pattern_acp.workspace.git import FileDiff
     from pattern_acp.workspace.jobs import Jobs
 
 
@@ -568,3 +569,99 @@ class CodeAccess(Protocol):
             WorkspaceError: git cannot say.
         """
         ...
+
+
+T = TypeVar("T")
+
+NAMES_COMPARED = 5_000
+"""Most names of a folder that are compared with a misspelt one."""
+
+
+class CodeTarget(Struct, frozen=True):
+    """A path as the model named it.
+
+    `path` is absolute and what the editor knows, `resolved` goes through symbolic links and is what policy decides on,
+    `shown` is short for people and the model.
+    """
+
+    path: str
+    resolved: str
+    shown: str
+    is_elsewhere: bool = False
+    """True if it is on another machine: what this one has at the path means nothing."""
+
+
+async def find_target(raw: str, context: ToolContext) -> CodeTarget:
+    """The target that `raw` names in this session.
+
+    Raises:
+        WorkspaceError: the path cannot be used.
+    """
+    path = absolute_path(raw, context.cwd)
+    if context.is_elsewhere:
+        resolved = normal_path(path)
+        context.note_path(path, resolved)
+        return CodeTarget(path, resolved, display_path(path, context.cwd), is_elsewhere=True)
+    resolved = await anyio.to_thread.run_sync(resolve_path, path)
+    context.note_path(path, resolved)
+    return CodeTarget(path, resolved, display_path(path, context.cwd))
+
+
+async def confirm_target(target: CodeTarget) -> None:
+    """Check that the path still leads where policy thought (issue 2, section 9: again just before the effect).
+
+    Raises:
+        ToolFailedError: a symbolic link was changed since.
+    """
+    if not target.is_elsewhere:
+        await confirmed(target, lambda _: None)
+
+
+async def confirmed(target: CodeTarget, look: Callable[[str], T]) -> T:
+    """Return the result of `look` at the path, checked as by `confirm_target` on the same way to a worker thread.
+
+    Raises:
+        ToolFailedError: a symbolic link was changed since.
+    """
+
+    def look_there() -> T:
+        if resolve_path(target.path) != target.resolved:
+            raise ToolFailedError(
+                f"{target.shown} now leads to another place than when it was decided on; nothing was done.",
+                advice="Try again.",
+            )
+        return look(target.path)
+
+    return await anyio.to_thread.run_sync(look_there)
+
+
+async def missing_target(target: CodeTarget, then: str = "", *, advice: str = "") -> TargetMissingError:
+    """The error for a path that does not exist, with names that are like it; `then` is a sentence after that."""
+    if target.is_elsewhere:
+        sentence, where = f"There is no file {target.shown}.", ""
+    else:
+        sentence, where = await anyio.to_thread.run_sync(_missing, target)
+    return TargetMissingError(f"{sentence} {then}".rstrip(), advice=f"{where} {advice}".strip())
+
+
+def _missing(target: CodeTarget) -> tuple[str, str]:
+    """Describe what is missing in a sentence, and name the tools that find it."""
+    parent = Path(target.path).parent
+    if not os.path.isdir(parent):  # noqa: PTH112  a Path raises where it may not look
+        return f"{target.shown} does not exist, nor does its folder.", "Look for it with find_files."
+    near = _nearest_names(parent, Path(target.path).name)
+    if not near:
+        return f"{target.shown} does not exist.", "Look for it with find_files or list_directory."
+    folder = target.shown[: len(target.shown) - len(Path(target.path).name)]
+    return f"{target.shown} does not exist; did you mean {' or '.join(folder + name for name in near)}?", ""
+
+
+def _nearest_names(folder: Path, name: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry, _ in zip(entries, range(NAMES_COMPARED), strict=False)]
+    except OSError:
+        return []
+    by_lower = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)
+    return [by_lower[lower] for lower in near]

@@ -31,10 +31,11 @@ from pattern_acp.tools.base import (
     ToolContext,
     ToolInputError,
     WrongTargetError,
+    find_target,
+    missing_target,
 )
 from pattern_acp.tools.code_texts import CodeRoot, Line
 from pattern_acp.tools.file_changes import PlannedFileChange, prepared_changes
-from pattern_acp.tools.targets import find_target, missing_target
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.files import TextFile
 

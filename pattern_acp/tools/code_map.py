@@ -23,9 +23,9 @@ from pattern_acp.tools.base import (
     ToolContext,
     ToolInputError,
     ToolOutcome,
+    find_target,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import find_target
 
 
 class CodeMapOperation(Struct, frozen=True):

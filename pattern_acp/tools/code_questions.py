@@ -44,6 +44,7 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
     WrongTargetError,
+    find_target,
     is_shown,
     looks_readable,
 )
@@ -67,7 +68,6 @@ from pattern_acp.tools.code_texts import (
     symbol_line,
     use_line,
 )
-from pattern_acp.tools.targets import find_target
 from pattern_acp.workspace.git import FileDiff
 
 LINE_LIMIT = 400

@@ -24,7 +24,15 @@ from pattern_acp.domain.text_limits import cut_line, numbered, plural
 from pattern_acp.domain.tool_calls import ToolKind
 from pattern_acp.domain.untrusted_blocks import as_stored
 from pattern_acp.providers.base import ToolSpec
-from pattern_acp.tools.base import NothingChangedError, PreparedCall, ToolContext, ToolFailedError
+from pattern_acp.tools.base import (
+    CodeTarget,
+    NothingChangedError,
+    PreparedCall,
+    ToolContext,
+    ToolFailedError,
+    find_target,
+    missing_target,
+)
 from pattern_acp.tools.file_changes import (
     PlannedFileChange,
     changed_since,
@@ -34,7 +42,6 @@ from pattern_acp.tools.file_changes import (
 )
 from pattern_acp.tools.read_file import text_lines
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import CodeTarget, find_target, missing_target
 from pattern_acp.workspace.files import TextFile
 
 BYTE_ORDER_MARK = "\ufeff"

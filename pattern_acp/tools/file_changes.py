@@ -17,9 +17,16 @@ from pattern_acp.domain.access import WritePath
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.text_limits import cut_middle, numbered, short_diff
 from pattern_acp.domain.tool_calls import DiffContent, Location, TextContent, ToolContent
-from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
+from pattern_acp.tools.base import (
+    CodeTarget,
+    PreparedCall,
+    Progress,
+    ToolContext,
+    ToolFailedError,
+    ToolOutcome,
+    confirm_target,
+)
 from pattern_acp.tools.read_file import text_lines
-from pattern_acp.tools.targets import CodeTarget, confirm_target
 from pattern_acp.workspace.errors import FileChangedError, FileMissingError
 from pattern_acp.workspace.files import TextFile
 from pattern_acp.workspace.local_files import temporary_beside

@@ -21,15 +21,18 @@ from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
+    CodeTarget,
     PreparedCall,
     Progress,
     ToolContext,
     ToolOutcome,
+    confirm_target,
+    find_target,
     is_shown,
     looks_readable,
+    missing_target,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target, missing_target
 from pattern_acp.workspace.errors import FileMissingError, NotTextError
 from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.kinds import inspect_path

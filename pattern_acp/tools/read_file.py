@@ -17,6 +17,7 @@ from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent, T
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     BeyondEndError,
+    CodeTarget,
     PreparedCall,
     Progress,
     TargetMissingError,
@@ -24,9 +25,11 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
     WrongTargetError,
+    confirmed,
+    find_target,
+    missing_target,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import CodeTarget, confirmed, find_target, missing_target
 from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of

@@ -22,8 +22,7 @@ from pattern_acp.tools.read_file import ReadAttachment, ReadFileTool
 from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.tools.schema import argument_names
 from pattern_acp.tools.session_search import SearchSessions
-from pattern_acp.tools.task import TaskTool
-from pattern_acp.tools.update_plan import UpdatePlan
+from pattern_acp.tools.task import TaskTool, UpdatePlan
 from pattern_acp.web import Pages
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ from pattern_acp.processes.confinement import Profile, stopped_by_sandbox
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     COMMAND_SECONDS,
+    CodeTarget,
     NotAvailableError,
     PreparedCall,
     Progress,
@@ -41,10 +42,11 @@ from pattern_acp.tools.base import (
     ToolInputError,
     ToolOutcome,
     WrongTargetError,
+    confirm_target,
+    find_target,
 )
 from pattern_acp.tools.job import has_settled, job_outcome, without_tokens
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import CodeTarget, confirm_target, find_target
 from pattern_acp.workspace.git import program_setting
 from pattern_acp.workspace.jobs import OUTPUT_BYTES, ends_with_prompt
 from pattern_acp.workspace.kinds import inspect_path

@@ -36,11 +36,11 @@ from pattern_acp.tools.base import (
     ToolContext,
     ToolInputError,
     ToolOutcome,
+    find_target,
     shown_name,
 )
 from pattern_acp.tools.file_changes import PlannedFileChange, prepared_change, read_if_there
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.tools.targets import find_target
 
 LISTED_BYTES = 2_900
 """Bytes of the list in a request: with the schema, and notes on new skills, skills take less than 4 kB of it."""

@@ -1,4 +1,4 @@
-"""The tool task: the tasks of the project and the persona, which outlive the session."""
+"""The tools update_plan, the plan of a session, and task: tasks of the project and the persona, which outlive it."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 from pattern_acp.domain.access import NoEffect, Origin, WriteMemory
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import ToolCallId
-from pattern_acp.domain.tool_calls import PlanPriority, TextContent, ToolKind
+from pattern_acp.domain.text_limits import plural
+from pattern_acp.domain.tool_calls import Plan, PlanEntry, PlanPriority, PlanStatus, TextContent, ToolKind
 from pattern_acp.providers.base import ToolSpec
 from pattern_acp.tools.base import (
     NotAvailableError,
@@ -25,6 +26,7 @@ from pattern_acp.tools.schema import input_schema, parse_arguments
 if TYPE_CHECKING:
     from pattern_acp.tasks.model import Task, TaskPatch
     from pattern_acp.tasks.service import Tasks
+
 
 MOST_LISTED = 50
 """Tasks of one list."""
@@ -222,3 +224,45 @@ _DO: Mapping[TaskOperation, _Act] = {
     TaskOperation.COMMENT: _comment,
     TaskOperation.CLAIM: _claim,
 }
+
+
+class PlanStep(Struct, frozen=True, forbid_unknown_fields=True):
+    """One step of the plan."""
+
+    content: Annotated[str, Meta(min_length=1)]
+    status: PlanStatus = PlanStatus.PENDING
+    priority: PlanPriority = PlanPriority.MEDIUM
+
+
+class UpdatePlanArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of update_plan."""
+
+    entries: tuple[PlanStep, ...]
+
+
+class UpdatePlan:
+    """Shows a plan to the user."""
+
+    spec = ToolSpec(
+        "update_plan",
+        "Show the user your plan: all steps each time.",
+        input_schema(UpdatePlanArguments, unlisted=("entries.priority",)),
+    )
+    kind = ToolKind.THINK
+    changes_things = False
+
+    async def prepare(self, arguments: JsonObject, call_id: ToolCallId, context: ToolContext) -> PreparedCall:
+        """See `Tool.prepare`."""
+        asked = parse_arguments(arguments, UpdatePlanArguments)
+        plan = Plan(tuple(PlanEntry(step.content, step.priority, step.status) for step in asked.entries))
+        return PreparedCall("Update the plan", (NoEffect(),), partial(_run_plan, plan, call_id, context))
+
+
+async def _run_plan(plan: Plan, call_id: ToolCallId, context: ToolContext, _progress: Progress) -> ToolOutcome:
+    # The plan of a session that works on a task is the steps of the task.
+    task = await context.tasks().show_plan(plan, call_id=call_id) if context.tasks is not None else None
+    done = sum(entry.status is PlanStatus.COMPLETED for entry in plan.entries)
+    text = f"The plan is shown: {plural(len(plan.entries), 'step')}, {done} completed."
+    if task is not None:
+        text += f" It is that of the task {task.ref}, which is {task.status} now."
+    return ToolOutcome(text, origin=Origin.MODEL, plan=plan)

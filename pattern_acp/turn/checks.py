@@ -29,9 +29,8 @@ from pattern_acp.policy.decision import Decision, Verdict
 from pattern_acp.tools.base import PreparedCall, ToolContext, ToolOutcome
 from pattern_acp.tools.file_changes import shown_change
 from pattern_acp.tools.run_command import RunCommandTool
-from pattern_acp.turn.events import ToolCallRunning
 from pattern_acp.turn.permissions import REFUSAL_ADVICE, PermissionChecker
-from pattern_acp.turn.recorder import NewEvent, TurnRecorder
+from pattern_acp.turn.recorder import NewEvent, ToolCallRunning, TurnRecorder
 from pattern_acp.turn.tool_runner import (
     CANCELLED_SENTENCE,
     CLEANUP_SECONDS,

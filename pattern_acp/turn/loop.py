@@ -31,8 +31,7 @@ from pattern_acp.providers.http_errors import (
 )
 from pattern_acp.providers.retry import RetryPolicy, without_advice
 from pattern_acp.turn.budget import CUT_STOP, UNREAD_STOP, Budget
-from pattern_acp.turn.events import TextStreamed
-from pattern_acp.turn.recorder import NewEvent, TurnRecorder
+from pattern_acp.turn.recorder import NewEvent, TextStreamed, TurnRecorder
 from pattern_acp.turn.request_fingerprints import RequestDigests
 from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream, think_aloud
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner, cut_problem, was_cut

@@ -2,23 +2,130 @@
 
 `TurnRecorder` is the port that the loop writes to; `JournalRecorder` implements it over the journal and a `TurnView`.
 A durable event is shown only after the commit that records it (rule R2); streamed text is shown at once and committed
-when the message ends, on cancel, and at least once a second.
+when the message ends, on cancel, and at least once a second. What is shown and not durable on its own is defined here,
+too: live companions of the events of the journal, which a replay never has.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import anyio
 from msgspec import Struct, field
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.access import Actor, Origin
-from pattern_acp.domain.clock import Clock, MessageId, SessionId, TurnId
-from pattern_acp.domain.tool_calls import StopReason
+from pattern_acp.domain.clock import Clock, MessageId, SessionId, ToolCallId, TurnId
+from pattern_acp.domain.tool_calls import StopReason, ToolContent
+from pattern_acp.domain.usage import Cost
 from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded
 from pattern_acp.journal.turn_ends import TurnFailure, end_events
 from pattern_acp.journal.writer import append
-from pattern_acp.turn.events import TextStreamed, ThinkingStreamed, Transient
+
+
+class TextStreamed(Struct, frozen=True):
+    """More text of an assistant message."""
+
+    message_id: MessageId
+    text: str
+
+
+class ThinkingStreamed(Struct, frozen=True):
+    """More reasoning of an assistant message."""
+
+    message_id: MessageId
+    text: str
+
+
+class ToolCallRunning(Struct, frozen=True):
+    """An announced call was allowed and starts. `sandbox` is what confines it; `none` when it runs outside."""
+
+    call_id: ToolCallId
+    sandbox: str = ""
+
+
+class ToolCallWaits(Struct, frozen=True):
+    """A running call waits for the user: they are asked about something that it does."""
+
+    call_id: ToolCallId
+
+
+class ToolCallShows(Struct, frozen=True):
+    """A running call replaces what it shows, and its title unless that is empty."""
+
+    call_id: ToolCallId
+    content: tuple[ToolContent, ...]
+    title: str = ""
+
+
+class TerminalStreamed(Struct, frozen=True):
+    """More output of a terminal that we run ourselves."""
+
+    call_id: ToolCallId
+    terminal_id: str
+    data: str
+
+
+class TerminalEnded(Struct, frozen=True):
+    """A terminal that we run ourselves ended."""
+
+    call_id: ToolCallId
+    terminal_id: str
+    exit_code: int | None
+    signal: str | None
+
+
+class JobShown(Struct, frozen=True):
+    """A command runs in the background from now on, beside the turns; `call_id` is the call that started it."""
+
+    call_id: ToolCallId
+    line: str
+    cwd: str
+    output: str
+    """The output so far."""
+    size: tuple[int, int] | None = None
+    """Columns and rows of its terminal, where it has one."""
+
+
+class JobStreamed(Struct, frozen=True):
+    """More output of a background command, as it was written."""
+
+    call_id: ToolCallId
+    data: str
+
+
+class JobOver(Struct, frozen=True):
+    """A background command ended."""
+
+    call_id: ToolCallId
+    exit_code: int | None
+    signal: str | None
+
+
+class ContextChanged(Struct, frozen=True):
+    """The conversation or the model is another one, and no request has counted it yet."""
+
+    used: int
+    """Tokens in context, by an estimate."""
+    size: int
+    """Tokens of the model's window."""
+    cost: Cost | None
+    """Cost of the session so far; None where no price is known."""
+
+
+Transient: TypeAlias = (
+    TextStreamed
+    | ThinkingStreamed
+    | ToolCallRunning
+    | ToolCallWaits
+    | ToolCallShows
+    | TerminalStreamed
+    | TerminalEnded
+    | JobShown
+    | JobStreamed
+    | JobOver
+    | ContextChanged
+)
+
 
 PARTIAL_COMMIT_SECONDS = 1.0
 """Rule R2: a kill loses at most the last second of an unfinished message."""

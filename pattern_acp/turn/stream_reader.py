@@ -31,8 +31,7 @@ from pattern_acp.providers.base import (
     UsageKnown,
     UsageMissing,
 )
-from pattern_acp.turn.events import TextStreamed, ThinkingStreamed
-from pattern_acp.turn.recorder import NewEvent, TurnRecorder
+from pattern_acp.turn.recorder import NewEvent, TextStreamed, ThinkingStreamed, TurnRecorder
 
 NEW_PARAGRAPH = "\n\n"
 """Clients join the text of messages that follow each other, so each brings its own break."""

@@ -54,9 +54,15 @@ from pattern_acp.tools.base import (
     ToolOutcome,
 )
 from pattern_acp.turn.budget import REPEAT_RULE, RepeatGuard
-from pattern_acp.turn.events import TerminalEnded, TerminalStreamed, ToolCallRunning, ToolCallShows
 from pattern_acp.turn.permissions import GivesWay, LookedAt, PermissionChecker
-from pattern_acp.turn.recorder import NewEvent, TurnRecorder
+from pattern_acp.turn.recorder import (
+    NewEvent,
+    TerminalEnded,
+    TerminalStreamed,
+    ToolCallRunning,
+    ToolCallShows,
+    TurnRecorder,
+)
 
 _SENTENCE_ENDS = frozenset(".!?…")
 """A reason that ends otherwise gets a full stop, since sentences follow it."""
@@ -259,7 +265,7 @@ def read_call(
         names = ", ".join(known[:NAMED_TOOLS]) + (" and more" if len(known) > NAMED_TOOLS else "")
         shown = call.name if len(call.name) <= SHOWN_NAME else f"{call.name[:SHOWN_NAME]}…"
         if call.name in withheld or meant_name(call.name, withheld):
-            # replay/session_replay.py reads both sentences.
+            # replay/comparison.py reads both sentences.
             raise ToolInputError(f"The tool {shown!r} is not allowed in this command", advice=f"the tools are {names}.")
         near = difflib.get_close_matches(call.name[:SHOWN_NAME].lower(), known, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""

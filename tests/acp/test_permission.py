@@ -11,7 +11,7 @@ from pattern_acp.domain.clock import MessageId, SessionId, ToolCallId
 from pattern_acp.domain.tool_calls import DiffContent, ToolCallView, ToolKind
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, PermissionAnswer
-from pattern_acp.turn.events import TextStreamed
+from pattern_acp.turn.recorder import TextStreamed
 from tests.support.connected_editor import connected_editor
 from tests.support.constellation import FakeClock
 from tests.support.editor import FakeEditor, JsonDict

@@ -10,7 +10,7 @@ from pattern_acp.acp.updates import EditorAbilities
 from pattern_acp.domain.clock import MessageId, SessionId, ToolCallId, TurnId
 from pattern_acp.domain.tool_calls import TerminalContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
-from pattern_acp.turn.events import (
+from pattern_acp.turn.recorder import (
     TerminalEnded,
     TerminalStreamed,
     TextStreamed,

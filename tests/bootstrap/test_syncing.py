@@ -17,8 +17,7 @@ from pattern_acp.memory.service.access import ARCHIVE, MemoryEdit
 from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.sync.exchange import device_of, peers_of, revoke
-from pattern_acp.sync.folder import FolderCarrier
-from pattern_acp.sync.segments import SyncError, new_key
+from pattern_acp.sync.segments import FolderCarrier, SyncError, new_key
 
 
 def machine(tmp_path: Path, name: str, key: bytes) -> Process:

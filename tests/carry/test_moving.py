@@ -16,9 +16,8 @@ from pattern_acp.carry.moving import MoveRefusedError, MoveReport, MovingProject
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import RandomIds, SessionId
-from pattern_acp.jobs.checking import verify_jobs
 from pattern_acp.jobs.model import JobEvent, JobStage
-from pattern_acp.jobs.store import JOB, Meter, draw, follow_job
+from pattern_acp.jobs.store import JOB, Meter, draw, follow_job, verify_jobs
 from pattern_acp.journal.leases import acquire, this_process
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.sessions import get_session

@@ -30,9 +30,8 @@ from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.recovery.checks import Health
 from pattern_acp.sync.exchange import MemoryExchange
-from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.outgoing import Sharing
-from pattern_acp.sync.segments import new_key, read_key
+from pattern_acp.sync.segments import FolderCarrier, new_key, read_key
 from tests.support.constellation import FakeClock
 from tests.support.process import agent_environment, typed
 

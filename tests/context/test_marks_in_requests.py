@@ -6,9 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.context.builder import MemoryView, WriteNote, change_notices, shown_memory, volatile_segment
-from pattern_acp.context.catch_up import Absence, LeftBehind, OpenThread, WrittenDecision, catch_up
 from pattern_acp.context.compaction import SummaryTask, gap_text, left_out, summary_request, summary_text
-from pattern_acp.context.recall_budget import Recallable, for_model
+from pattern_acp.context.recall_budget import (
+    Absence,
+    LeftBehind,
+    OpenThread,
+    Recallable,
+    WrittenDecision,
+    catch_up,
+    for_model,
+)
 from pattern_acp.domain.clock import MessageId, TurnId
 from pattern_acp.domain.messages import Message, ResourcePart, Role, TextPart
 from pattern_acp.domain.untrusted_blocks import COMMON, TELLING, Section, as_stored, harmless, untrusted_block

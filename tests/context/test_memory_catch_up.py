@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.context.catch_up import (
+from pattern_acp.context.recall_budget import (
     AWAY_MS,
     CATCH_UP_TOKENS,
     Absence,
@@ -11,9 +11,9 @@ from pattern_acp.context.catch_up import (
     OpenThread,
     WrittenDecision,
     catch_up,
-    title_of,
+    catch_up_title,
+    count_tokens,
 )
-from pattern_acp.context.recall_budget import count_tokens
 from pattern_acp.domain.clock import local_minute
 
 THEN = 1_800_000_000_000
@@ -42,14 +42,17 @@ def test_headline_decisions_and_open_threads_are_told():
         "- open: “Add docs”, 2 open steps, next: README\n"
         "</catch_up>"
     )
-    assert title_of(absence) == f"Since {local_minute(THEN)}: “Fix the parser”, 1 more, 1 change of memory, 1 left open"
+    assert (
+        catch_up_title(absence)
+        == f"Since {local_minute(THEN)}: “Fix the parser”, 1 more, 1 change of memory, 1 left open"
+    )
 
 
 def test_the_title_of_a_session_that_was_left_a_moment_ago_says_where_it_stood():
     clauses = ("last asked: Document it", "1 open step: Write the README", "1 changed file: a.py")
     left = LeftBehind("Document it", THEN, "finished", clauses)
     absence = Absence(THEN, THEN + 1000, handoffs=(left, left))
-    assert title_of(absence) == (
+    assert catch_up_title(absence) == (
         "“Document it” before this: finished; 1 open step: Write the README; 1 changed file: a.py (+1 more)"
     )
 

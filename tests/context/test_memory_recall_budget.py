@@ -14,8 +14,8 @@ from pattern_acp.context.recall_budget import (
     for_model,
     for_person,
     is_relevant,
+    recall_title,
     telling_words,
-    title_of,
 )
 from pattern_acp.domain.clock import day_of
 from pattern_acp.memory.search_terms import query_terms
@@ -101,9 +101,9 @@ def test_the_user_sees_what_was_recalled_and_not_how_it_was_found():
 
 def test_the_title_says_the_first_thing_itself_since_many_clients_show_nothing_else():
     recalled = (found("The staging  port\nis 7433.", "port"), found("x", "port"), found("y", "port"))
-    assert title_of(recalled[:1]) == "Recalled: The staging port is 7433."
-    assert title_of(recalled) == "Recalled: The staging port is 7433. (+2 more)"
-    long = title_of([found("word " * 100, "word")])
+    assert recall_title(recalled[:1]) == "Recalled: The staging port is 7433."
+    assert recall_title(recalled) == "Recalled: The staging port is 7433. (+2 more)"
+    long = recall_title([found("word " * 100, "word")])
     assert len(long) <= len("Recalled: ") + TITLE_CHARACTERS
     assert long.endswith("word…")
 

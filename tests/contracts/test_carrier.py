@@ -7,8 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pattern_acp.sync.folder import FolderCarrier
-from pattern_acp.sync.segments import Carrier, SegmentName, SyncError
+from pattern_acp.sync.segments import Carrier, FolderCarrier, SegmentName, SyncError
 from tests.support.carriers import Depot, MemoryCarrier
 from tests.support.nats_server import nats_server
 

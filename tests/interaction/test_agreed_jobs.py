@@ -15,8 +15,7 @@ from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.personas import Persona
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.jobs import store
-from pattern_acp.jobs.errors import JobNotFoundError
-from pattern_acp.jobs.model import JobRow
+from pattern_acp.jobs.model import JobNotFoundError, JobRow
 from pattern_acp.jobs.store import HoldRow
 from pattern_acp.journal.events import JobMoved, JobQuoted, JobSettled, PermissionDecided
 from pattern_acp.journal.reader import read_stream

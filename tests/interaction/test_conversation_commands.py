@@ -5,7 +5,7 @@ from pathlib import Path
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import HistoryCleared, MemoryShown
 from pattern_acp.providers.scripted import ScriptedProvider
-from pattern_acp.workspace.git_status import GitStatus
+from pattern_acp.workspace.git import GitStatus
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
 from tests.support.heard import conversation

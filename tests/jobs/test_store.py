@@ -18,8 +18,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import SessionId, TurnId
 from pattern_acp.domain.usage import Cost, Usage
 from pattern_acp.jobs import store
-from pattern_acp.jobs.errors import JobMoveError, JobNotFoundError
-from pattern_acp.jobs.model import MOVES, JobEvent, JobOutcome, JobRow, JobStage, row_of
+from pattern_acp.jobs.model import MOVES, JobEvent, JobMoveError, JobNotFoundError, JobOutcome, JobRow, JobStage, row_of
 from pattern_acp.jobs.store import JOB, Meter
 from pattern_acp.journal.events import SessionTitled
 from pattern_acp.journal.job_events import JobHold, JobMoved, JobQuote, JobQuoted, JobSettled, JobTerms

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pattern_acp.jobs.errors import JobTermsError
-from pattern_acp.jobs.terms import hold_of, narrowed, parse_terms
+from pattern_acp.jobs.model import JobTermsError
+from pattern_acp.jobs.quote import hold_of, narrowed, parse_terms
 from pattern_acp.journal.job_events import JobHold, JobTerms
 
 

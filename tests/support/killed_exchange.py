@@ -16,10 +16,9 @@ from pattern_acp.db.connection import open_database
 from pattern_acp.domain.clock import RandomIds, SystemClock
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.sync.exchange import MemoryExchange
-from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.nats_carrier import NatsCarrier
 from pattern_acp.sync.outgoing import Sharing
-from pattern_acp.sync.segments import SegmentName
+from pattern_acp.sync.segments import FolderCarrier, SegmentName
 
 
 class KillingCarrier(FolderCarrier):

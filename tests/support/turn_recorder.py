@@ -6,8 +6,7 @@ Owns: the record. Must not know: a journal or an editor.
 from dataclasses import dataclass, field
 
 from pattern_acp.journal.events import Event
-from pattern_acp.turn.events import TextStreamed, Transient
-from pattern_acp.turn.recorder import NewEvent
+from pattern_acp.turn.recorder import NewEvent, TextStreamed, Transient
 
 
 @dataclass(slots=True)

@@ -22,10 +22,9 @@ from pattern_acp.memory.service.scope import PERSON
 from pattern_acp.recovery.segment_export import export_last
 from pattern_acp.session.redaction import KEPT_SOURCES
 from pattern_acp.sync.exchange import tell_all_again
-from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.forgetting import HEARD_MS, change_key, note_forgetting, unheard_forgettings
 from pattern_acp.sync.outgoing import Sharing
-from pattern_acp.sync.segments import Carrier, SyncError, SyncKeyError, new_key, unseal
+from pattern_acp.sync.segments import Carrier, FolderCarrier, SyncError, SyncKeyError, new_key, unseal
 from pattern_acp.tasks.forget import FORGETTING
 from pattern_acp.tools.registry import parameter_names
 from tests.carry.test_archive import talk

@@ -20,11 +20,10 @@ from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.recovery.checks import Health, check_rows
 from pattern_acp.sync.exchange import ExchangeReport, MemoryExchange
-from pattern_acp.sync.folder import FolderCarrier
 from pattern_acp.sync.forgetting import note_forgetting
 from pattern_acp.sync.nats_carrier import NatsCarrier
 from pattern_acp.sync.outgoing import Sharing
-from pattern_acp.sync.segments import new_key
+from pattern_acp.sync.segments import FolderCarrier, new_key
 from pattern_acp.tools.registry import parameter_names
 from tests.support.nats_server import nats_server
 from tests.support.process import agent_environment

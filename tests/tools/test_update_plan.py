@@ -2,7 +2,7 @@ from pathlib import Path
 
 from pattern_acp.domain.access import NoEffect
 from pattern_acp.domain.tool_calls import Plan, PlanEntry, PlanPriority, PlanStatus
-from pattern_acp.tools.update_plan import UpdatePlan
+from pattern_acp.tools.task import UpdatePlan
 from tests.support.tools import tool_bench
 
 

@@ -13,10 +13,9 @@ from pattern_acp.journal.events import ToolCallStarted
 from pattern_acp.policy.decision import Mode, PermissionAnswer
 from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.tools.apply_patch import ApplyPatch
-from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError
+from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, find_target
 from pattern_acp.tools.edit_file import EditFile, WriteFile
 from pattern_acp.tools.read_file import ReadFileTool
-from pattern_acp.tools.targets import find_target
 from pattern_acp.turn.permissions import REFUSED, PermissionChecker, PolicyState
 from pattern_acp.turn.tool_runner import ToolRunner
 from tests.support.approver import ScriptedApprover

@@ -41,7 +41,6 @@ from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.tools.base import Progress, ToolOutcome
 from pattern_acp.turn import loop as turn_loop
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
-from pattern_acp.turn.events import TextStreamed
 from pattern_acp.turn.loop import (
     ANSWER_NOW,
     ANSWER_SOONER,
@@ -55,6 +54,7 @@ from pattern_acp.turn.loop import (
     with_plain_names,
 )
 from pattern_acp.turn.permissions import PermissionChecker, PolicyState
+from pattern_acp.turn.recorder import TextStreamed
 from pattern_acp.turn.tool_runner import ToolRunner
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock

@@ -16,8 +16,15 @@ from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import Event, MessagePartial, MessageRecorded, SessionTitled, TurnEnded
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.turn_ends import put_together
-from pattern_acp.turn.events import TextStreamed, ThinkingStreamed, Transient
-from pattern_acp.turn.recorder import PARTIAL_COMMIT_SECONDS, JournalRecorder, NewEvent, Projection
+from pattern_acp.turn.recorder import (
+    PARTIAL_COMMIT_SECONDS,
+    JournalRecorder,
+    NewEvent,
+    Projection,
+    TextStreamed,
+    ThinkingStreamed,
+    Transient,
+)
 from tests.support.constellation import Constellation, temporary_constellation
 from tests.support.passing_time import let_pass
 

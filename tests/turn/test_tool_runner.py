@@ -25,8 +25,8 @@ from pattern_acp.journal.events import (
 from pattern_acp.policy.decide import Mode
 from pattern_acp.policy.decision import PermissionAnswer
 from pattern_acp.tools.base import PreparedCall, Progress, ToolContext, ToolFailedError, ToolOutcome
-from pattern_acp.turn.events import ToolCallRunning
 from pattern_acp.turn.permissions import PermissionChecker, PolicyState
+from pattern_acp.turn.recorder import ToolCallRunning
 from pattern_acp.turn.tool_runner import CANCELLED_SENTENCE, MOST_LEVELS, SIDE_BY_SIDE, ToolRunner
 from tests.support.approver import ScriptedApprover
 from tests.support.constellation import FakeClock

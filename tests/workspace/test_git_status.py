@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pattern_acp.workspace.git_status import GitStatus, git_status, read_status
+from pattern_acp.workspace.git import GitStatus, git_status, read_status
 from tests.support.agent import temporary_folder
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin:/usr/local/bin"}

@@ -70,7 +70,7 @@ from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option, Overlap
 from pattern_acp.session.ports import ClientDescription
 from pattern_acp.tools.base import DELEGATE
-from pattern_acp.turn.events import (
+from pattern_acp.turn.recorder import (
     ContextChanged,
     JobOver,
     JobShown,

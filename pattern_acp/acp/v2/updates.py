@@ -68,7 +68,7 @@ from pattern_acp.journal.events import (
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option
 from pattern_acp.tools.base import DELEGATE
-from pattern_acp.turn.events import JobOver, JobShown, JobStreamed, TerminalEnded, TerminalStreamed, ToolCallShows
+from pattern_acp.turn.recorder import JobOver, JobShown, JobStreamed, TerminalEnded, TerminalStreamed, ToolCallShows
 
 PLAN_ID = "plan"
 """A session has one plan."""

@@ -17,7 +17,7 @@ from pattern_acp.memory.write_validation import SecretRule
 
 
 class MemoryScope(Struct, frozen=True):
-    """Whose memory a session uses: a persona's name, a project key (`memory.project.project_key`), the session.
+    """Whose memory a session uses: a persona's name, a project key (`memory.blocks.project_key`), the session.
 
     With a `fork`, the owners are those of the fork.
     """

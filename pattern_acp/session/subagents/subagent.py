@@ -74,10 +74,9 @@ from pattern_acp.session.subagents.worker_result import CheckReport, ResultPorts
 from pattern_acp.session.window import session_limits, tokens_in, without_messages
 from pattern_acp.tools.base import DELEGATE, DelegatedTask, Progress, SubagentKind, ToolContext, ToolOutcome
 from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits, UserWaitTimer
-from pattern_acp.turn.events import ToolCallWaits, Transient
 from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, last_answer
 from pattern_acp.turn.permissions import PermissionChecker, circumstances_of
-from pattern_acp.turn.recorder import NewEvent, TurnRecorder, new_end_events
+from pattern_acp.turn.recorder import NewEvent, ToolCallWaits, Transient, TurnRecorder, new_end_events
 from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, FoundFiles, ToolRunner
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.overlay import OverlayChange
@@ -380,7 +379,7 @@ class SubagentRecorder:
 
 
 class NotedEffects:
-    """`turn.tool_hooks.AroundEffects` over the session's checkpoints."""
+    """`turn.tool_runner.AroundEffects` over the session's checkpoints."""
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints
@@ -589,7 +588,7 @@ class Subagent:
         return self._end.failure == USED_UP
 
     async def after_edits(self, turn_id: TurnId, changed: Sequence[str]) -> str:
-        """See `turn.tool_hooks.AfterEdits`."""
+        """See `turn.tool_runner.AfterEdits`."""
         self.edited += changed
         return await ChecksAndDiagnostics(self._session, self._checks, self._recorder).after_edits(turn_id, changed)
 

@@ -27,8 +27,7 @@ from pattern_acp.tools.base import DELEGATE, DelegatedTask, Progress
 from pattern_acp.tools.file_changes import shown_change
 from pattern_acp.turn.budget import UserWaitTimer
 from pattern_acp.turn.checks import ConfiguredChecks
-from pattern_acp.turn.events import ToolCallWaits
-from pattern_acp.turn.recorder import NewEvent, TurnRecorder
+from pattern_acp.turn.recorder import NewEvent, ToolCallWaits, TurnRecorder
 from pattern_acp.workspace.overlay import OverlayChange, OverlayFileSystem
 
 if TYPE_CHECKING:
