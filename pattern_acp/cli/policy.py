@@ -45,7 +45,7 @@ from pattern_acp.policy.decision import Circumstances, Decision, Mode, Verdict
 from pattern_acp.policy.layers import layer_of, what_would_change
 from pattern_acp.policy.reading import git_folders, surely_reads
 from pattern_acp.processes.confinement import Confinement
-from pattern_acp.session.sandbox import sandbox_name
+from pattern_acp.session.state import sandbox_name
 from pattern_acp.session.trust import TrustDesk, TrustedFolders
 from pattern_acp.trust import Agreement, count_parts, describe_changes, describe_parts
 from pattern_acp.turn.permissions import resolved

@@ -46,7 +46,7 @@ from pattern_acp.replay.recorded_ports import (
     failure_from,
 )
 from pattern_acp.replay.recorded_turns import Position, RecordedRequest, RecordedTurn
-from pattern_acp.session.code import CODE_TOOL
+from pattern_acp.session.state import CODE_TOOL
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.tools.registry import PLAN_TOOL, TASK_TOOL, offered
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer

@@ -19,8 +19,7 @@ from pattern_acp.domain.text_limits import cut_line, plural
 from pattern_acp.domain.tool_calls import Location, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.rewind.checkpoints import Checkpoints
-from pattern_acp.session.code import code_of
-from pattern_acp.session.state import Addition
+from pattern_acp.session.state import Addition, code_of
 from pattern_acp.session.trust import confirm_trust
 from pattern_acp.tools.base import ToolContext
 from pattern_acp.turn.checks import ConfiguredChecks

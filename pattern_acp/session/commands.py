@@ -56,7 +56,7 @@ async def run_status(session: "Session", argument: str) -> str:
     from pattern_acp.providers.catalogue import assumed
     from pattern_acp.session.conversation_commands import place_rows, room_taken
     from pattern_acp.session.opening import refresh_grants
-    from pattern_acp.session.sandbox import sandbox_summary
+    from pattern_acp.session.state import sandbox_summary
     from pattern_acp.session.trust import reread_trust
 
     state, shared = session.state, session.constellation

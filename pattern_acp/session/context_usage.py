@@ -22,9 +22,8 @@ from pattern_acp.journal.usage import usage_of_session, usage_since
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm
 from pattern_acp.session.budgets import SCOPES, change_budget, limit_of, spent_now
-from pattern_acp.session.code import CODE_TOOL, code_of
 from pattern_acp.session.definitions import named_tools, tools_of_persona
-from pattern_acp.session.state import BudgetScope
+from pattern_acp.session.state import CODE_TOOL, BudgetScope, code_of
 from pattern_acp.session.window import with_room
 from pattern_acp.tools.base import Tool
 from pattern_acp.tools.registry import PLAN_TOOL, TASK_TOOL, edit_tool_left_out, offered, one_for_plans

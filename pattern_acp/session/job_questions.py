@@ -23,8 +23,8 @@ from pattern_acp.jobs.showing import price_text, quote_text
 from pattern_acp.journal.events import JobQuoted, PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.job_events import JobHold, JobQuote, JobTerms
 from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, PermissionAnswer, UserQuestion
-from pattern_acp.session.code import code_of
 from pattern_acp.session.context_usage import stable_part
+from pattern_acp.session.state import code_of
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from pattern_acp.tools.schema import parse_arguments
 from pattern_acp.turn.permissions import PermissionChecker
 from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import ToolRunner
-from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.files import FileMissingError
 
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import IndexProgress
@@ -151,7 +151,7 @@ def _how(file: "FileDiff") -> str:
 
 def _code(session: "Session") -> "CodeAccess":
     # Late: it knows every capability that a tool may use.
-    from pattern_acp.session.code import code_of
+    from pattern_acp.session.state import code_of
 
     code = code_of(session.constellation, session.state)
     if code is None:

@@ -1,18 +1,24 @@
-"""The state of one session, by the part that owns it.
+"""The state of one session, by the part that owns it, and what its sandbox and its code map come to.
 
-Owns: the data that lives as long as a session does in this process. Must not know: `Session`, or anything that acts on
-this state; what changes it lives beside it in this package.
+Owns: the data that lives as long as a session does in this process; what the setting of the user, this machine and the
+folders of the session come to as a sandbox, which confines commands; whether there is a code map, and which files it
+may show. Must not know: `Session`, or anything that acts on this state; what changes it lives beside it in this
+package; how a profile is applied.
 """
 
+import os
 from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
+from anyio import to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pattern_acp.config.project_offer import NOTHING, ProjectOffer
-from pattern_acp.config.settings import Settings
+from pattern_acp.config.settings import PolicySettings, Settings
 from pattern_acp.context.builder import MemoryView, ShortenedTexts, begins_memory, history_of, last_shown
 from pattern_acp.context.window import BreakDetector, Calibration, MessageTokens
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
@@ -20,6 +26,7 @@ from pattern_acp.definitions.commands import CommandDefinition
 from pattern_acp.definitions.identity import KeptSource
 from pattern_acp.definitions.personas import PersonaRef
 from pattern_acp.definitions.skills import SkillDefinition
+from pattern_acp.domain.access import ReadPath
 from pattern_acp.domain.clock import SessionId, ToolCallId, TurnId
 from pattern_acp.domain.messages import Message, Part
 from pattern_acp.domain.project_parts import PartKind, digest_of_parts
@@ -39,11 +46,14 @@ from pattern_acp.journal.usage import Spent
 from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.service.session_memory import ConstellationMemory
+from pattern_acp.policy.decision import NO_NETWORK, NO_SANDBOX, SANDBOX_REQUIRED, Verdict
 from pattern_acp.policy.grant_matching import Grant
 from pattern_acp.policy.layers import SubagentLimits
+from pattern_acp.policy.sandbox import session_profile
+from pattern_acp.processes.confinement import Profile
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm, ToolSpec
 from pattern_acp.session.options import Overlap
-from pattern_acp.tools.base import Tool
+from pattern_acp.tools.base import CodeAccess, Tool, shown_name
 from pattern_acp.tools.skill import LoadSkill, WriteSkill
 from pattern_acp.trust import Agreement
 from pattern_acp.turn.budget import Limits
@@ -53,6 +63,7 @@ from pattern_acp.turn.request_fingerprints import RequestDigests
 
 if TYPE_CHECKING:
     from pattern_acp.definitions.bundles import Bundle
+    from pattern_acp.session.constellation import Constellation
 
 
 class Addition(Struct, frozen=True):
@@ -387,3 +398,115 @@ class SessionMemory(Struct, frozen=True):
 
     persona: ConstellationMemory
     person: ConstellationMemory
+
+
+ELSEWHERE = (
+    "The folders of this session are not on this machine, so nothing confines commands in the editor's terminal."
+)
+
+
+class SandboxState(Struct, frozen=True):
+    """The sandbox of a session: its name as policy knows it, and what is wrong with it in a sentence."""
+
+    name: str = ""
+    problem: str = ""
+
+
+async def sandbox_of(shared: "Constellation", state: "SessionState") -> SandboxState:
+    """The sandbox in which commands of `session` run unasked, and its name for decisions (`policy.decide`)."""
+    setting, means = state.settings.policy.sandbox, shared.sandboxing
+    if setting == "off" or means is None:
+        return SandboxState()
+    found = await means.confinement.find()
+    problem = found.problem
+    # Not in a thread: it takes a few microseconds, and a turn has just read what the folder brings.
+    if found.name and not os.path.isdir(state.cwd):  # noqa: ASYNC240, PTH112
+        found, problem = replace(found, name=""), ELSEWHERE
+    return SandboxState(sandbox_name(state.settings.policy, found.name), problem)
+
+
+def sandbox_name(policy: PolicySettings, found: str) -> str:
+    """The name by which decisions know a sandbox; `found` is what confines on this machine, empty for nothing."""
+    if not found:
+        return SANDBOX_REQUIRED if policy.sandbox == "require" else NO_SANDBOX
+    return f"{found}, {'the network of the machine' if policy.sandbox_network == 'host' else NO_NETWORK}"
+
+
+async def sandbox_summary(shared: "Constellation", state: "SessionState") -> str:
+    """Name of what confines commands of `session` that run unasked, or why nothing does, for `/status`."""
+    if state.settings.policy.sandbox == "off":
+        return "off"
+    found = await sandbox_of(shared, state)
+    confines = found.name not in {"", NO_SANDBOX, SANDBOX_REQUIRED}
+    return ". ".join(part for part in (found.name if confines else "none", found.problem) if part)
+
+
+async def note_sandbox(shared: "Constellation", state: "SessionState") -> None:
+    """Let the session's next decisions know its sandbox."""
+    state.policy.sandbox = (await sandbox_of(shared, state)).name
+
+
+async def profile_of(
+    shared: "Constellation", state: "SessionState", *, roots: tuple[str, ...] | None = None
+) -> Profile:
+    """The limits of a command that is to run now: they follow what is on the disk.
+
+    `roots` are the folders that it may write, the session's own unless others are named.
+
+    Raises:
+        OSError: the folder for temporary files cannot be made.
+    """
+    means = shared.sandboxing
+    if means is None:
+        raise OSError("nothing can confine commands here")
+    settings = state.settings.policy
+    network = settings.sandbox_network == "host"
+    joined = "" if network else await to_thread.run_sync(means.confinement.hold, state.session_id)
+    temporary = await to_thread.run_sync(means.confinement.temporary_folder, state.session_id)
+    make = partial(
+        session_profile,
+        roots or state.policy.roots,
+        replace(means.folders, writable=settings.sandbox_writable),
+        means.environment,
+        temporary=temporary,
+        network=network,
+    )
+    return replace(await to_thread.run_sync(make), joined=joined)
+
+
+CODE_TOOL = "code_map"
+"""The tool that is not offered without a code map."""
+
+
+def code_of(shared: "Constellation", state: "SessionState") -> CodeAccess | None:
+    """The code map, where the session is in a workspace.
+
+    The user's home and the top of the file system are none: they hold everything else, too.
+    """
+    return None if _holds_everything(state.policy.roots[0]) else shared.code
+
+
+def may_read(state: "SessionState", path: str) -> bool:
+    """True when policy, with the user's answers so far, allows reading an absolute path unasked."""
+    from pattern_acp.policy.decide import decide
+
+    policy = state.policy
+    decision = decide(
+        (ReadPath(shown_name(path)),), mode=policy.mode, roots=policy.roots, grants=policy.grants, rules=policy.rules
+    )
+    return decision.verdict is Verdict.ALLOW
+
+
+@cache
+def _holds_everything(root: str) -> bool:
+    """Asked several times a turn, of the few folders that this process has sessions in."""
+    first = Path(root)
+    return first in {Path(first.anchor), _home()}
+
+
+@cache
+def _home() -> Path | None:
+    try:
+        return Path.home().resolve()
+    except (OSError, RuntimeError):
+        return None

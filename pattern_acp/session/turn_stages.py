@@ -71,9 +71,8 @@ from pattern_acp.session.memory_context import (
 from pattern_acp.session.opening import look_at_grants, refresh_grants
 from pattern_acp.session.options import Overlap, thought_level_of
 from pattern_acp.session.ports import CredentialsError, Workbench
-from pattern_acp.session.sandbox import note_sandbox
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
-from pattern_acp.session.state import SessionState
+from pattern_acp.session.state import SessionState, note_sandbox
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.turn_tools import TurnTools, own_tools
 from pattern_acp.session.window import SessionWindow, tokens_in

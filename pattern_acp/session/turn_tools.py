@@ -18,12 +18,11 @@ from pattern_acp.journal.events import TurnStarted
 from pattern_acp.journal.history import ancestors, read_history
 from pattern_acp.journal.reader import Recorded, read_item
 from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of, servers_of
-from pattern_acp.session.code import code_of, may_read
 from pattern_acp.session.context_usage import offered_tools, skill_tools
 from pattern_acp.session.hooks import SessionToolHooks
-from pattern_acp.session.sandbox import profile_of
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.session import Session
+from pattern_acp.session.state import code_of, may_read, profile_of
 from pattern_acp.session.subagents.delegation import Subagents
 from pattern_acp.session.subagents.kinds import TurnParts, own_budget
 from pattern_acp.tools.base import Tool, ToolContext

@@ -1,6 +1,7 @@
 """Arguments of tools: from types to the schema that the model reads, and from what the model wrote to the types.
 
-Owns: the JSON Schema form and the errors that go back to the model. Must not know: any tool.
+Owns: the JSON Schema form, the errors that go back to the model, and titles of calls that could not be prepared. Must
+not know: what any tool does, or why a call failed.
 
 Argument types are frozen msgspec structs. Reading is lenient exactly where models are known to slip (a number written
 as a string, a list or object written as JSON text, one object where a list is wanted, null for "not given", the case of
@@ -18,6 +19,7 @@ import msgspec
 from msgspec import inspect as types
 
 from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.text_limits import SHOWN_NAME, one_line
 from pattern_acp.tools.base import ToolInputError
 
 LARGEST_NUMBER = 2**53 - 1
@@ -316,3 +318,36 @@ def _json_type(value: Json) -> str:
     if isinstance(value, str):
         return "a string"
     return "an object" if isinstance(value, Mapping) else "a list"
+
+
+SHOWN_TITLE = 120
+"""Most characters of a title."""
+
+WORDS: Mapping[str, str] = {
+    "apply_patch": "Edit",
+    "edit_file": "Edit",
+    "find_files": "Find",
+    "list_directory": "List",
+    "memory_read": "Read memory:",
+    "memory_search": "Search memory:",
+    "memory_write": "Write memory:",
+    "read_file": "Read",
+    "run_command": "",
+    "search_text": "Search",
+    "session_search": "Search sessions:",
+    "write_file": "Write",
+}
+"""The words that introduce a tool's arguments in a title; other tools are called by their name."""
+
+_NAMING = ("path", "command", "pattern", "query", "label")
+"""The arguments that say what a call is about, the most telling first."""
+
+
+def failed_title(name: str, arguments: JsonObject) -> str:
+    """A short title for a call of the tool `name`, which there may not be, with arguments that may not fit it."""
+    for key in _NAMING:
+        value = arguments.get(key)
+        if isinstance(value, str) and value.strip():
+            words = WORDS.get(name, name[:SHOWN_NAME])
+            return one_line(f"{words} {value.strip().splitlines()[0]}".strip(), SHOWN_TITLE)
+    return name[:SHOWN_NAME] or "unnamed tool"

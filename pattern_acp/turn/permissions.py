@@ -440,7 +440,7 @@ class LookedAt:
         if not unreadable:
             return None
         # Late: hardly a call comes here.
-        from pattern_acp.tools.fallback_titles import WORDS
+        from pattern_acp.tools.schema import WORDS
 
         learned = {path: self._fingerprints[path] for path in unreadable if path in self._fingerprints}
         for path in unreadable:

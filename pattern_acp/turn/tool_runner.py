@@ -847,7 +847,7 @@ class ToolRunner:
 def _unprepared(call: ToolCallPart, tool: Tool | None) -> ToolCallView:
     """A call that was not prepared, as the user sees it."""
     # Late: most calls can be prepared.
-    from pattern_acp.tools.fallback_titles import failed_title
+    from pattern_acp.tools.schema import failed_title
 
     kind = tool.kind if tool is not None else ToolKind.OTHER
     arguments = lenient_arguments(call.arguments)

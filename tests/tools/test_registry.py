@@ -5,8 +5,8 @@ from jsonschema import Draft202012Validator
 
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.tools.base import Tool
-from pattern_acp.tools.fallback_titles import WORDS, failed_title
 from pattern_acp.tools.registry import default_tools, edit_tool_left_out, offered, one_for_plans, parameter_names
+from pattern_acp.tools.schema import WORDS, failed_title
 from tests.support.editor import JsonDict
 
 READS_ONLY = [

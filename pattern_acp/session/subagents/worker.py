@@ -23,7 +23,7 @@ from pattern_acp.journal.leases import host_name, own_start_mark
 from pattern_acp.processes.confinement import Profile
 from pattern_acp.rewind.landing import LandingPlan, NotLandedError, WorkerChanges, land, land_in_overlay, plan_landing
 from pattern_acp.session.memory_context import write_files
-from pattern_acp.session.sandbox import profile_of
+from pattern_acp.session.state import profile_of
 from pattern_acp.session.subagents.graph import GraphNode, SubagentGraph
 from pattern_acp.session.subagents.memory import SubagentMemory, merged_sentence
 from pattern_acp.session.subagents.worker_result import WorkerResult
