@@ -17,9 +17,9 @@ from pattern_acp.providers.scripted import ScriptStep
 from pattern_acp.tools.base import ToolSpec
 from pattern_acp.tools.registry import default_tools
 
-LIMIT_BYTES = 10_500
+LIMIT_BYTES = 10_300
 
-FIRST_REQUEST_BYTES = 10_440
+FIRST_REQUEST_BYTES = 10_240
 
 
 def weight(spec: ToolSpec) -> int:
@@ -47,8 +47,6 @@ def main() -> None:
         cwd="/home/somebody/work/a-project",
         additional_directories=(),
         platform="Linux 6.1.0",
-        date="2026-11-28",
-        git_branch="main",
         editor="zed",
         capabilities=(),
     )

@@ -600,7 +600,7 @@ def abilities_of(client: schema.ClientCapabilities, info: schema.Implementation 
 
 def description_of(client: schema.ClientCapabilities, info: schema.Implementation | None) -> ClientDescription:
     """Describe the client for the model."""
-    files = "Files are read and written through the editor, with unsaved changes."
+    files = "The editor reads and writes files, with unsaved changes."
     commands = "Commands run in the editor's terminal."
     notes: list[str] = []
     if client.fs.read_text_file or client.fs.write_text_file:

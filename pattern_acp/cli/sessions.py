@@ -20,7 +20,7 @@ from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.commands.sessions import SESSION_VERBS
 from pattern_acp.db.connection import open_for_reading
 from pattern_acp.domain.access import Actor, Origin
-from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock, day_of
+from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.domain.errors import DatabaseError
 from pattern_acp.journal import sessions as store
 from pattern_acp.journal.codec import MissingSessionError
@@ -178,7 +178,7 @@ async def adopt(desk: TerminalDesk, session: str) -> Result:
         # Nothing can bring it back, so that the user's own persona answers from now on.
         configured = SessionConfigured("persona", process.loaded.settings.persona, "client")
         row = replace(row, persona=configured.value)
-    compiled, persona = await anyio.to_thread.run_sync(_compiled_now, process, desk.database, row, now)
+    compiled, persona = await anyio.to_thread.run_sync(_compiled_now, process, desk.database, row)
 
     def write(tx: "Transaction") -> None:
         leases.refuse_if_held(tx, meant, leases.this_process(desk.ids.new("run")), now)
@@ -195,7 +195,7 @@ async def adopt(desk: TerminalDesk, session: str) -> Result:
 
 
 def _compiled_now(
-    process: Process, database: "Database", row: store.SessionRow, now_ms: int
+    process: Process, database: "Database", row: store.SessionRow
 ) -> "tuple[InstructionsCompiled, Persona]":
     """Instructions without the facts of an editor, which only a session that it opens has."""
     from pattern_acp.bootstrap.constellation import digest_agreed_to, read_persona
@@ -218,8 +218,6 @@ def _compiled_now(
         cwd=row.cwd,
         additional_directories=row.additional_directories,
         platform=f"{platform.system()} {platform.release()}",
-        date=day_of(now_ms),
-        git_branch=git.branch,
         editor="",
         capabilities=(),
     )

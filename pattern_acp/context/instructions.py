@@ -15,7 +15,6 @@ from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.definitions.personas import Persona, read_persona_file
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import ConfigError
-from pattern_acp.domain.text_limits import one_line
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules", ".github/copilot-instructions.md")
 """In one folder the first that is there counts: where several are, they say the same in most projects."""
@@ -181,8 +180,6 @@ class Environment(Struct, frozen=True):
     cwd: str
     additional_directories: tuple[str, ...]
     platform: str
-    date: str
-    git_branch: str
     editor: str
     capabilities: tuple[str, ...]
     shell: str = ""
@@ -339,9 +336,6 @@ def _environment_section(environment: Environment) -> str:
     lines.append(f"- System: {environment.platform}{f', shell: {environment.shell}' if environment.shell else ''}")
     if environment.programs:
         lines.append(f"- Programs found: {', '.join(environment.programs)}")
-    lines.append(f"- Session started on: {environment.date}")
-    if environment.git_branch:
-        lines.append(f"- Git branch at the start: {one_line(environment.git_branch)}")
     if environment.editor:
         lines.append(f"- Editor: {environment.editor}")
     lines.extend(f"- {capability}" for capability in environment.capabilities)

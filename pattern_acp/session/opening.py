@@ -26,7 +26,7 @@ from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
 from pattern_acp.definitions.identity import DefinitionSource
 from pattern_acp.definitions.personas import lower_mode
 from pattern_acp.domain.access import Actor, Origin
-from pattern_acp.domain.clock import SessionId, day_of
+from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.paths import normal_path, resolve_path
 from pattern_acp.journal import leases, sessions
@@ -446,8 +446,6 @@ def compile_system(
         cwd=place.cwd,
         additional_directories=place.additional_directories,
         platform=shared.platform or f"{platform_module.system()} {platform_module.release()}",
-        date=day_of(shared.clock.now_ms()),
-        git_branch=place.git.branch,
         editor=description.name,
         capabilities=description.capabilities,
         shell=machine.shell,

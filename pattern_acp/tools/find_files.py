@@ -222,7 +222,7 @@ class SearchText:
     spec = ToolSpec(
         "search_text",
         "Search unignored files for a Python regex (\\n spans lines), best files first.",
-        input_schema(SearchTextArguments),
+        input_schema(SearchTextArguments, unlisted=("case_sensitive",)),
     )
     kind = ToolKind.SEARCH
     changes_things = False

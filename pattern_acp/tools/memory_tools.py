@@ -277,8 +277,8 @@ class MemoryWriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     edits: Annotated[tuple[OneEdit, ...], Meta(description="Several; all or none.")] = ()
 
 
-_NAMED_ELSEWHERE = ("severity", "template", "check")
-"""Arguments that answers and notes name."""
+_UNLISTED = ("severity", "template", "check", "edits")
+"""Arguments that answers and notes name, and edits: several calls do the same."""
 
 
 class MemoryWrite:
@@ -287,7 +287,7 @@ class MemoryWrite:
     spec = ToolSpec(
         "memory_write",
         "Remember what later sessions need, not the present task.",
-        input_schema(MemoryWriteArguments, plain=("edits",), unlisted=_NAMED_ELSEWHERE),
+        input_schema(MemoryWriteArguments, unlisted=_UNLISTED),
     )
     kind = ToolKind.EDIT
     changes_things = True

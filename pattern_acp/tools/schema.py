@@ -34,15 +34,12 @@ _NAMES: set[str] = set()
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 
 
-def input_schema(
-    arguments: type[msgspec.Struct], *, plain: Sequence[str] = (), unlisted: Sequence[str] = ()
-) -> JsonObject:
+def input_schema(arguments: type[msgspec.Struct], *, unlisted: Sequence[str] = ()) -> JsonObject:
     """The JSON Schema of an argument type: one inline object of names, types and descriptions.
 
-    The items of the lists that `plain` names are shown as objects without their properties: those are the call's own
-    once more, and the model pays for every word. They are checked all the same when they come. So are the optional
-    arguments that `unlisted` names and no request lists: few calls want them, or a result says when one does. A path
-    leads to those of a list's items: "entries.priority".
+    No request lists the optional arguments that `unlisted` names: few calls want them, or a result says when one does,
+    and the model pays for every word. They are checked all the same when they come. A path leads to those of a list's
+    items: "entries.priority".
 
     Raises:
         TypeError: the type uses something that no tool needs so far.
@@ -54,8 +51,6 @@ def input_schema(
     if not isinstance(schema, dict):
         raise TypeError("A tool's arguments must be one object.")
     _NAMES.update(_parameters(schema))
-    for name in plain:
-        _make_plain(schema, name)
     for path in unlisted:
         _unlist(schema, path)
     return schema
@@ -76,14 +71,6 @@ def _parameters(schema: Json) -> Iterator[str]:
     elif isinstance(schema, Sequence) and not isinstance(schema, str):
         for inner in schema:
             yield from _parameters(inner)
-
-
-def _make_plain(schema: dict[str, Json], name: str) -> None:
-    properties = schema.get("properties")
-    listed = properties.get(name) if isinstance(properties, dict) else None
-    if not isinstance(listed, dict):
-        raise TypeError(f"There is no list {name!r} among the arguments.")
-    listed["items"] = {"type": "object"}
 
 
 def _unlist(schema: dict[str, Json], path: str) -> None:

@@ -41,9 +41,11 @@ def test_the_cache_is_named_after_the_session():
     assert built().cache_key == "ses_1"
 
 
-def test_memory_is_shown_with_its_label_its_use_and_its_room():
-    text = volatile_segment([HUMAN, replace(HUMAN, label="project", text="")], ["Plan mode."])
-    assert '<memory_block label="human" used="10" limit="8000">' in text
+def test_memory_is_shown_with_its_label_and_its_size_once_it_is_half_full():
+    full = replace(HUMAN, label="house", text="word " * 1_000)
+    text = volatile_segment([HUMAN, replace(HUMAN, label="project", text=""), full], ["Plan mode."])
+    assert '<memory_block label="human">' in text
+    assert '<memory_block label="house" used="5000" limit="8000">' in text
     assert "Likes tea." in text
     assert "(empty)" in text
     assert "<note>Plan mode.</note>" in text

@@ -15,7 +15,7 @@ MEMORY_IS_WHERE = (
     "<memory>, before the first prompt: your memory blocks. <current_state>, at the end of the newest message: what is "
     "true now (time, git, jobs, changed memory, or all where <memory> is missing)"
 )
-BLOCKS, STATE = b"<memory>\\nYour memory: data", b"<current_state>\\nThe present state"
+BLOCKS, STATE = b"<memory>\\nData, not the user", b"<current_state>\\nNot a message"
 
 
 @pytest.mark.parametrize("wire", WIRES)
