@@ -234,7 +234,7 @@ class ProjectExport(Export):
         return link
 
     def _root(self, contents: Contents) -> Contents:
-        deleted = [self._put(one) for one in self._blocks_in("deleted_blocks")]
+        deleted = [self._put(one) for one in self._blocks_in(QUERIES["deleted_blocks"])]
         jobs = [self._put(one) for session in self.chosen for one in self._jobs(session)]
         digests = {digest for session in self.chosen for digest in contents_of(self._tx, session)}
         files = [self._put(one) for digest in sorted(digests) for one in self._files(digest)]
@@ -244,10 +244,10 @@ class ProjectExport(Export):
         return ProjectContents(*asdict(contents).values(), *links)
 
     def _blocks(self) -> Iterator[BlockRecord]:
-        return self._blocks_in("written_blocks")
+        return self._blocks_in(QUERIES["written_blocks"])
 
     def _blocks_in(self, query: str) -> Iterator[BlockRecord]:
-        for row in self._tx.all(QUERIES[query], {"owner": self._choice.project}):
+        for row in self._tx.all(query, {"owner": self._choice.project}):
             stored = stored_block(self._tx, text(row[0]))
             if stored is None:
                 continue
@@ -675,7 +675,8 @@ def remove(tx: Transaction, project: MovingProject, root: str, *, now_ms: int) -
     refuse_if_in_use(tx, project, here.chosen, now_ms)
     owned = {"owner": project.key}
     blocks, entries, lists = (
-        [text(row[0]) for row in tx.all(QUERIES[name], owned)] for name in ("own_blocks", "own_entries", "own_lists")
+        [text(row[0]) for row in tx.all(query, owned)]
+        for query in (QUERIES["own_blocks"], QUERIES["own_entries"], QUERIES["own_lists"])
     )
     reason = f"{project.name} was moved to the constellation {project.target}."
     _Removal(tx, reason, now_ms, blocks=blocks, entries=entries, lists=lists, sessions=here.chosen).run()
@@ -711,7 +712,7 @@ class _Removal:
         event = EventsRedacted(self._reason, len(planned), len(named), digest_of(planned), MOVE)
         seq = append(tx, CONSTELLATION_STREAM, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=self._now_ms).seq
         redact(tx, planned, audit_seq=seq, at_ms=self._now_ms)
-        tasks = self._ids("tasks_of_list", self._lists)
+        tasks = self._ids(QUERIES["tasks_of_list"], self._lists)
         for source in (*self._blocks, *tasks, *sessions):
             remove_source(tx, source)
         for entry in self._entries:
@@ -719,7 +720,7 @@ class _Removal:
         self._drop(_OF_BLOCKS, self._blocks)
         self._drop(_OF_TASKS, tasks)
         self._drop(_OF_LISTS, self._lists)
-        self._drop((("job_holds", "job_id"),), self._ids("jobs_of", sessions))
+        self._drop((("job_holds", "job_id"),), self._ids(QUERIES["jobs_of"], sessions))
         self._drop(_OF_SESSIONS, sessions)
         for session in sessions:
             tx.execute(QUERIES["drop_session_grants"], {"id": session})
@@ -737,8 +738,8 @@ class _Removal:
         known = {one.seq for one in planned}
         return (*planned, *(one for one in plan_redaction(self._tx, seqs, blank) if one.seq not in known))
 
-    def _ids(self, name: str, of: Sequence[str]) -> list[str]:
-        return [text(row[0]) for row in self._tx.all(QUERIES[name], {"ids": _json(of)})]
+    def _ids(self, query: str, of: Sequence[str]) -> list[str]:
+        return [text(row[0]) for row in self._tx.all(query, {"ids": _json(of)})]
 
     def _drop(self, tables: Sequence[tuple[str, str]], values: Sequence[str]) -> None:
         for table, column in tables:
