@@ -62,7 +62,7 @@ from pattern_acp.turn.recorder import (
     ToolCallWaits,
     Transient,
 )
-from pattern_acp.workspace.files import ImageError
+from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.git import GitStatus
 from pattern_acp.workspace.images import preview_of
 

@@ -23,7 +23,7 @@ from pattern_acp.domain.messages import (
     ToolResultPart,
 )
 from pattern_acp.jsonrpc.messages import INVALID_PARAMS, RpcError
-from pattern_acp.workspace.files import ImageError
+from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.images import decode_base64, image_of_base64
 from pattern_acp.workspace.kinds import kind_of_bytes
 

@@ -29,18 +29,14 @@ from pattern_acp.mcp_servers.server import Server
 from pattern_acp.processes.confinement import ConfinedCommand, Confinement, Profile
 from pattern_acp.tools.base import ToolFailedError, ToolOutcome
 from pattern_acp.workspace.delegation import DelegatingFileSystem, DelegatingTerminal, tell_nobody
-from pattern_acp.workspace.files import (
+from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
     EditorLacksError,
     EditorRefusedError,
     EditorUnavailableError,
     FileMissingError,
-    FileSystem,
-    LineWindow,
-    TextFile,
-    TextLines,
-    TextStore,
 )
+from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines, TextStore
 from pattern_acp.workspace.line_windows import lines_within
 from pattern_acp.workspace.local_files import LocalFileSystem, UnfinishedWrites
 from pattern_acp.workspace.local_terminal import LocalTerminal

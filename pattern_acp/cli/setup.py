@@ -34,7 +34,7 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError, WorkspaceError
 from pattern_acp.recovery.checks import Health, repair
-from pattern_acp.workspace.files import FileMissingError
+from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.local_files import LocalFileSystem
 
 NAME = "Pattern"

@@ -10,7 +10,7 @@
     ├── PolicyError            a grant that cannot be stored
     ├── ProviderError          a model request (providers/http_errors.py refines it)
     ├── SignInError            keys and sign-ins (credentials/model.py refines it)
-    ├── WorkspaceError         files, paths, terminals (workspace/files.py refines it)
+    ├── WorkspaceError         files, paths, terminals (workspace/errors.py refines it)
     ├── WebError               a page of the web (web.py refines it)
     ├── SessionError           a request that a session cannot serve
     └── ProtocolError          between two JSON-RPC peers (jsonrpc/messages.py)

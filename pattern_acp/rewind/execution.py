@@ -25,7 +25,8 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.forgotten import lost_words
 from pattern_acp.rewind.checkpoints import CheckpointFacts, Checkpoints, RewindScope, append_checkpoint
 from pattern_acp.rewind.plan import NAMELESS, RewindPlan, take_back
-from pattern_acp.workspace.files import EditorRefusedError, FileSystem
+from pattern_acp.workspace.errors import EditorRefusedError
+from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.snapshots import (
     Captured,
     capture_all,

@@ -33,7 +33,8 @@ from pattern_acp.journal.writer import append
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.rewind.checkpoints import Checkpoints, RewindScope
 from pattern_acp.rewind.execution import put_file_back
-from pattern_acp.workspace.files import FileMissingError, FileSystem, NotTextError
+from pattern_acp.workspace.errors import FileMissingError, NotTextError
+from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.overlay import Content, OverlayChange, OverlayFileSystem, content_of
 from pattern_acp.workspace.snapshots import (
     Captured,

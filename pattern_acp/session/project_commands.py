@@ -37,7 +37,7 @@ from pattern_acp.tools.schema import parse_arguments
 from pattern_acp.turn.permissions import PermissionChecker
 from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import ToolRunner
-from pattern_acp.workspace.files import FileMissingError
+from pattern_acp.workspace.errors import FileMissingError
 
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import IndexProgress

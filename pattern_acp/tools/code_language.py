@@ -36,7 +36,8 @@ from pattern_acp.tools.base import (
 )
 from pattern_acp.tools.code_texts import CodeRoot, Line
 from pattern_acp.tools.file_changes import PlannedFileChange, prepared_changes
-from pattern_acp.workspace.files import FileMissingError, TextFile
+from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.files import TextFile
 
 _AT_LINE = re.compile(r"(?P<path>.+?):(?P<line>[1-9]\d{0,8}):(?P<name>[^:]+)")
 _IN_FILE = re.compile(r"(?P<path>.+?):(?P<name>[^:/\\]+)")

@@ -27,7 +27,8 @@ from pattern_acp.tools.base import (
     confirm_target,
 )
 from pattern_acp.tools.read_file import text_lines
-from pattern_acp.workspace.files import FileChangedError, FileMissingError, TextFile
+from pattern_acp.workspace.errors import FileChangedError, FileMissingError
+from pattern_acp.workspace.files import TextFile
 from pattern_acp.workspace.local_files import temporary_beside
 
 SENTENCE_ROOM = 400

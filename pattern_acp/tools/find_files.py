@@ -33,7 +33,8 @@ from pattern_acp.tools.base import (
     missing_target,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.workspace.files import FileMissingError, LineWindow, NotTextError
+from pattern_acp.workspace.errors import FileMissingError, NotTextError
+from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.kinds import inspect_path
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
 from pattern_acp.workspace.search import MatchedLine, Matches

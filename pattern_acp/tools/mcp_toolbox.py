@@ -34,7 +34,7 @@ from pattern_acp.tools.base import (
     ToolOutcome,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.workspace.files import ImageError
+from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.images import image_of_base64
 
 DESCRIPTION_LIMIT = 1500

@@ -30,7 +30,8 @@ from pattern_acp.tools.base import (
     missing_target,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.workspace.files import FileMissingError, LineWindow
+from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.images import GIVEN_BYTES, image_of
 from pattern_acp.workspace.kinds import PathFacts, inspect_path
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES

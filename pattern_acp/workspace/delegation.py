@@ -16,18 +16,14 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.clock import Clock, SystemClock
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.files import (
+from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
     EditorLacksError,
     EditorRefusedError,
     EditorUnavailableError,
     FileMissingError,
-    FileSystem,
-    LineWindow,
-    TextFile,
-    TextLines,
-    TextStore,
 )
+from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines, TextStore
 from pattern_acp.workspace.kinds import PathFacts, encoding_of_file, inspect_path
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES
 from pattern_acp.workspace.terminal import CommandRequest, RunningCommand, Terminal

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from pattern_acp.domain.errors import WorkspaceError, unwrap_exception_group
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.processes.groups import quiet_creation_flags
-from pattern_acp.workspace.files import GitFailedError, SearchFailedError
+from pattern_acp.workspace.errors import GitFailedError, SearchFailedError
 
 _SMALL_FILE_BYTES = 4_096
 """Longer than any `.git`, `HEAD` or `commondir` file that git writes."""

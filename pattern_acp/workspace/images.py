@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from pattern_acp.domain.messages import ImagePart
-from pattern_acp.workspace.files import ImageError
+from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.kinds import kind_of_bytes
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.late_pattern import late_pattern
-from pattern_acp.workspace.files import InputClosedError, JobRefusedError
+from pattern_acp.workspace.errors import InputClosedError, JobRefusedError
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand, Terminal
 
 OUTPUT_BYTES = 1_000_000

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from pattern_acp.workspace.files import NotTextError
+from pattern_acp.workspace.errors import NotTextError
 from pattern_acp.workspace.text_codec import TextEncoding, bom_encoding, decode_text, is_utf32, is_western
 
 PathKind: TypeAlias = Literal["text", "image", "binary", "directory", "missing", "other"]

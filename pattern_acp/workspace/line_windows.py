@@ -12,7 +12,8 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from pattern_acp.workspace.files import LineWindow, NotTextError
+from pattern_acp.workspace.errors import NotTextError
+from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.text_codec import EncodingScan, TextEncoding, bom_encoding, is_utf32
 from pattern_acp.workspace.walk import WalkStoppedError
 

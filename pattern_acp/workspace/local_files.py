@@ -25,18 +25,16 @@ from msgspec import Struct
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.paths import resolve_path
-from pattern_acp.workspace.files import (
+from pattern_acp.workspace.errors import (
     AccessDeniedError,
     DiskIsFullError,
     FileMissingError,
-    LineWindow,
     NotAFileError,
     NotTextError,
     TargetExistsError,
-    TextFile,
-    TextLines,
     TooLargeError,
 )
+from pattern_acp.workspace.files import LineWindow, TextFile, TextLines
 from pattern_acp.workspace.line_windows import read_window
 from pattern_acp.workspace.text_codec import TextEncoding, decode_text, encode_text
 from pattern_acp.workspace.walk import in_thread

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from pattern_acp.processes.confinement import ConfinedCommand, Confinement, Profile
 from pattern_acp.processes.groups import end_group, start_group
-from pattern_acp.workspace.files import CommandFailedToStartError, InputClosedError
+from pattern_acp.workspace.errors import CommandFailedToStartError, InputClosedError
 from pattern_acp.workspace.shell import command_environment, shell_command, shell_program
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, InputStream, RunningCommand
 

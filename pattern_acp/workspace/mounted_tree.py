@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.paths import is_within
 from pattern_acp.processes.confinement import Confinement, Layers, Profile
-from pattern_acp.workspace.files import GitFailedError
+from pattern_acp.workspace.errors import GitFailedError
 from pattern_acp.workspace.git import GitFacts
 from pattern_acp.workspace.snapshots import is_repository
 

@@ -16,18 +16,14 @@ from msgspec import Struct
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.paths import resolve_path
-from pattern_acp.workspace.files import (
+from pattern_acp.workspace.errors import (
     AccessDeniedError,
     FileMissingError,
-    FileSystem,
-    LineWindow,
     NotAFileError,
     NotTextError,
     TargetExistsError,
-    TextFile,
-    TextLines,
-    fingerprint,
 )
+from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines, fingerprint
 from pattern_acp.workspace.line_windows import lines_within
 from pattern_acp.workspace.text_codec import decode_text
 

@@ -15,7 +15,7 @@ import anyio.to_process
 from anyio import BrokenWorkerProcess
 from msgspec import Struct
 
-from pattern_acp.workspace.files import PdfUnreadableError
+from pattern_acp.workspace.errors import PdfUnreadableError
 
 PDF_BYTES = 50_000_000
 """Limit on bytes of a PDF."""

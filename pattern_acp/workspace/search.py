@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from pattern_acp.domain.errors import PatternUnusableError, unwrap_exception_group
 from pattern_acp.domain.globs import Glob, compile_glob
-from pattern_acp.workspace.files import SearchFailedError
+from pattern_acp.workspace.errors import SearchFailedError
 from pattern_acp.workspace.git import run_lines
 from pattern_acp.workspace.line_worker import LineRequest, Skipped
 from pattern_acp.workspace.walk import in_thread, look_at, require_folder, walk_files

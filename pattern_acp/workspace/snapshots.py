@@ -27,7 +27,8 @@ from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.paths import is_within, resolve_path
 from pattern_acp.domain.tool_calls import A_FOLDER, MISSING, FileState
-from pattern_acp.workspace.files import FileSystem, LineWindow, NotRestoredError, TextFile, TextLines
+from pattern_acp.workspace.errors import NotRestoredError
+from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines
 
 FILE_BYTES = 10_000_000
 """Largest file whose content a checkpoint stores; a larger one is data that a session seldom writes itself."""

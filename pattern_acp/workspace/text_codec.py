@@ -9,7 +9,7 @@ the standard library only, since the search worker loads it alone.
 import codecs
 from typing import Literal, TypeAlias
 
-from pattern_acp.workspace.files import NotTextError
+from pattern_acp.workspace.errors import NotTextError
 
 TextEncoding: TypeAlias = Literal["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "cp1252"]
 """`utf-8-sig` and both UTF-16 forms carry a byte order mark in the file."""

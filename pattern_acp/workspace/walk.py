@@ -20,7 +20,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.globs import glob_expression
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.paths import PLATFORM
-from pattern_acp.workspace.files import AccessDeniedError, FileMissingError, NotAFileError
+from pattern_acp.workspace.errors import AccessDeniedError, FileMissingError, NotAFileError
 from pattern_acp.workspace.git import git_facts
 
 _RULES_BYTES = 1_000_000

@@ -31,7 +31,8 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.paths import is_within
 from pattern_acp.processes.confinement import Confinement, Layers
 from pattern_acp.processes.groups import quiet_creation_flags
-from pattern_acp.workspace.files import FileMissingError, FileSystem, GitFailedError, NotAFileError, TooLargeError
+from pattern_acp.workspace.errors import FileMissingError, GitFailedError, NotAFileError, TooLargeError
+from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.git import git_facts, program_setting
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.mounted_tree import (

@@ -7,7 +7,7 @@ import pytest
 from pattern_acp.acp.editor_ports import EditorFileSystem
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.jsonrpc.messages import RpcError
-from pattern_acp.workspace.files import EditorRefusedError, EditorUnavailableError, FileMissingError
+from pattern_acp.workspace.errors import EditorRefusedError, EditorUnavailableError, FileMissingError
 from tests.support.connected_editor import connected_editor
 from tests.support.passing_time import passing
 

@@ -10,7 +10,7 @@ from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.jsonrpc.dispatcher import Dispatcher
 from pattern_acp.jsonrpc.messages import RpcError
-from pattern_acp.workspace.files import CommandFailedToStartError, EditorRefusedError, EditorUnavailableError
+from pattern_acp.workspace.errors import CommandFailedToStartError, EditorRefusedError, EditorUnavailableError
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 from tests.support.connected_editor import connected_editor
 from tests.support.editor_terminals import end_with, hang

@@ -15,7 +15,8 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.mcp_servers.catalogue import FileTools, LaunchContext
 from pattern_acp.mcp_servers.server import Server, load_connect
 from pattern_acp.workspace.delegation import DelegatingFileSystem
-from pattern_acp.workspace.files import FileMissingError, FileSystem, TextStore, fingerprint
+from pattern_acp.workspace.errors import FileMissingError
+from pattern_acp.workspace.files import FileSystem, TextStore, fingerprint
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.overlay import OverlayFileSystem
 from tests.support.client_server import BY_META, FILES, ClientServer

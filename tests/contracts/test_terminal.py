@@ -13,7 +13,7 @@ from pattern_acp.acp.editor_ports import EditorTerminal
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.workspace.delegation import DelegatingTerminal
-from pattern_acp.workspace.files import CommandFailedToStartError
+from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, RunningCommand, Terminal
 from tests.support.agent import temporary_folder

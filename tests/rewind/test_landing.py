@@ -30,7 +30,8 @@ from pattern_acp.rewind.landing import (
     plan_landing,
     undo_landing,
 )
-from pattern_acp.workspace.files import DiskIsFullError, FileSystem, TextFile
+from pattern_acp.workspace.errors import DiskIsFullError
+from pattern_acp.workspace.files import FileSystem, TextFile
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.overlay import Content, OverlayChange, OverlayFileSystem
 from tests.support.agent import running_agent

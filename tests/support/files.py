@@ -10,7 +10,8 @@ import anyio
 import anyio.lowlevel
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.files import FileMissingError, FileSystem, LineWindow, TargetExistsError, TextFile, TextLines
+from pattern_acp.workspace.errors import FileMissingError, TargetExistsError
+from pattern_acp.workspace.files import FileSystem, LineWindow, TextFile, TextLines
 from pattern_acp.workspace.line_windows import lines_within
 
 

@@ -13,7 +13,8 @@ from pattern_acp.tools.apply_patch import ApplyPatch, PatchSyntaxError
 from pattern_acp.tools.base import ToolFailedError, ToolOutcome
 from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.workspace.delegation import DelegatingFileSystem
-from pattern_acp.workspace.files import FileChangedError, FileSystem, TextFile
+from pattern_acp.workspace.errors import FileChangedError
+from pattern_acp.workspace.files import FileSystem, TextFile
 from pattern_acp.workspace.local_files import LocalFileSystem
 from tests.support.files import EditorHabits, FakeFileSystem
 from tests.support.tools import ToolBench, tool_bench

@@ -9,7 +9,7 @@ from pattern_acp.domain.tool_calls import DiffContent, Location
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.edit_file import EditFile, EditPassageError, WriteFile
 from pattern_acp.tools.read_file import ReadFileTool
-from pattern_acp.workspace.files import FileChangedError
+from pattern_acp.workspace.errors import FileChangedError
 from tests.support.tools import tool_bench
 
 

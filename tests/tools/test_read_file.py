@@ -12,7 +12,8 @@ from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import ImageContent, Location, TextContent
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.read_file import ReadFileTool
-from pattern_acp.workspace.files import EditorRefusedError, ImageError, fingerprint
+from pattern_acp.workspace.errors import EditorRefusedError, ImageError
+from pattern_acp.workspace.files import fingerprint
 from tests.support.tools import tool_bench
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

@@ -13,7 +13,7 @@ from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import TerminalContent, TextContent
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.run_command import RunCommandTool
-from pattern_acp.workspace.files import CommandFailedToStartError
+from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 from tests.support.passing_time import passing

@@ -9,7 +9,7 @@ from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import Location, TextContent
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.find_files import MOST_OF_FILE, FindFiles, ListDirectory, SearchText, counted_files
-from pattern_acp.workspace.files import EditorRefusedError
+from pattern_acp.workspace.errors import EditorRefusedError
 from pattern_acp.workspace.search import FoundFile, SearchHits
 from tests.support.tools import tool_bench
 

@@ -8,7 +8,7 @@ from pattern_acp.domain.tool_calls import DiffContent
 from pattern_acp.tools.base import ToolFailedError
 from pattern_acp.tools.edit_file import WriteFile
 from pattern_acp.tools.read_file import ReadFileTool
-from pattern_acp.workspace.files import FileChangedError, NotTextError
+from pattern_acp.workspace.errors import FileChangedError, NotTextError
 from tests.support.tools import tool_bench
 
 

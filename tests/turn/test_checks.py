@@ -18,7 +18,7 @@ from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
 from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.turn.checks import ConfiguredChecks, runs_for
 from pattern_acp.turn.permissions import PermissionChecker, PolicyState
-from pattern_acp.workspace.files import CommandFailedToStartError
+from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus
 from tests.support.approver import ScriptedApprover

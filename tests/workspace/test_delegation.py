@@ -10,15 +10,15 @@ import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.workspace.delegation import MUTE_CALLS, DelegatingFileSystem, DelegatingTerminal
-from pattern_acp.workspace.files import (
+from pattern_acp.workspace.errors import (
     CommandFailedToStartError,
     EditorLacksError,
     EditorRefusedError,
     EditorUnavailableError,
     FileMissingError,
-    LineWindow,
     NotTextError,
 )
+from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.terminal import CommandRequest
 from tests.support.files import EditorHabits, FakeFileSystem

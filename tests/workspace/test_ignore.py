@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pattern_acp.workspace.files import AccessDeniedError
+from pattern_acp.workspace.errors import AccessDeniedError
 from pattern_acp.workspace.walk import WalkStoppedError, require_folder, walk_entries, walk_files
 from tests.support.closed_folders import closed_folder
 

@@ -6,7 +6,7 @@ import io
 import pytest
 from PIL import Image
 
-from pattern_acp.workspace.files import ImageError
+from pattern_acp.workspace.errors import ImageError
 from pattern_acp.workspace.images import (
     EDGE,
     GIVEN_BYTES,

@@ -13,7 +13,7 @@ import pytest
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import DatabaseError, WorkspaceError
 from pattern_acp.workspace import jobs as jobs_module
-from pattern_acp.workspace.files import InputClosedError
+from pattern_acp.workspace.errors import InputClosedError
 from pattern_acp.workspace.jobs import QUIET_SECONDS, Job, Jobs, JobState
 from pattern_acp.workspace.local_terminal import LocalTerminal, StreamInput, StreamPipe
 from pattern_acp.workspace.terminal import CommandRequest, ExitStatus, Terminal

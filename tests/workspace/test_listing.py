@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.files import FileMissingError
+from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.walk import TOP_NAMES, DirectoryEntry, list_directory, top_names
 
 

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.files import NotTextError
+from pattern_acp.workspace.errors import NotTextError
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES, LocalFileSystem
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="permissions and links are POSIX's here")

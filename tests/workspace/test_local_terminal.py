@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from pattern_acp.workspace.files import CommandFailedToStartError
+from pattern_acp.workspace.errors import CommandFailedToStartError
 from pattern_acp.workspace.local_terminal import LocalTerminal
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.files import FileMissingError, LineWindow, NotTextError, fingerprint
+from pattern_acp.workspace.errors import FileMissingError, NotTextError
+from pattern_acp.workspace.files import LineWindow, fingerprint
 from pattern_acp.workspace.local_files import LocalFileSystem
 from pattern_acp.workspace.overlay import NO_FILE, OverlayChange, OverlayFileSystem
 from tests.support.files import FakeFileSystem

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pattern_acp.domain.errors import WorkspaceError
-from pattern_acp.workspace.files import FileMissingError
+from pattern_acp.workspace.errors import FileMissingError
 from pattern_acp.workspace.search import (
     MAX_LINE_CHARS,
     PORTION_FILES,

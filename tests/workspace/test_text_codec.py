@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pattern_acp.workspace.files import NotTextError
+from pattern_acp.workspace.errors import NotTextError
 from pattern_acp.workspace.text_codec import TextEncoding, decode_text, encode_text
 
 encodings = st.sampled_from(["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be"])

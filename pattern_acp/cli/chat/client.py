@@ -24,7 +24,8 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.jsonrpc.dispatcher import RequestContext, RequestHandler
 from pattern_acp.jsonrpc.messages import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
-from pattern_acp.workspace.files import FileMissingError, LineWindow, TooLargeError
+from pattern_acp.workspace.errors import FileMissingError, TooLargeError
+from pattern_acp.workspace.files import LineWindow
 from pattern_acp.workspace.local_files import MAX_TEXT_BYTES, LocalFileSystem
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand, Terminal
 
