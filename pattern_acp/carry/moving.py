@@ -16,7 +16,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import BinaryIO, cast
+from typing import BinaryIO, LiteralString, cast
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -246,7 +246,7 @@ class ProjectExport(Export):
     def _blocks(self) -> Iterator[BlockRecord]:
         return self._blocks_in(QUERIES["written_blocks"])
 
-    def _blocks_in(self, query: str) -> Iterator[BlockRecord]:
+    def _blocks_in(self, query: LiteralString) -> Iterator[BlockRecord]:
         for row in self._tx.all(query, {"owner": self._choice.project}):
             stored = stored_block(self._tx, text(row[0]))
             if stored is None:
@@ -738,7 +738,7 @@ class _Removal:
         known = {one.seq for one in planned}
         return (*planned, *(one for one in plan_redaction(self._tx, seqs, blank) if one.seq not in known))
 
-    def _ids(self, query: str, of: Sequence[str]) -> list[str]:
+    def _ids(self, query: LiteralString, of: Sequence[str]) -> list[str]:
         return [text(row[0]) for row in self._tx.all(query, {"ids": _json(of)})]
 
     def _drop(self, tables: Sequence[tuple[str, str]], values: Sequence[str]) -> None:

@@ -95,6 +95,9 @@ WOKEN = (
 )
 """Note to the model at the beginning of a turn of its own."""
 
+CLIENT_GONE = "editor.gone"
+"""The code of the failure of a connection that ended while the turn used it."""
+
 BACKGROUND_WORK = "background work"
 """The source of that note."""
 
@@ -276,7 +279,8 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
         if not turn.started:
             await _record_start(session.state, session.recorder, turn)
         await reload_history(session)
-        await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, end.sentence)
+        if end.sentence:
+            await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, end.sentence)
     finally:
         workbench.show_warnings = shows_none
     return end
@@ -848,6 +852,9 @@ def failed_end(error: Exception) -> TurnEnd:
     failure = failure_of(error)
     if isinstance(error, PatternError):
         logger.warning("a turn failed (%s): %s", failure.code, failure.kind)
+        if failure.code == CLIENT_GONE:
+            # As when the end of the connection cancels it first; a sentence would stand in the session for ever.
+            return TurnEnd(StopReason.CANCELLED)
         return TurnEnd(StopReason.END_TURN, error.sentence, failure=failure)
     logger.error("a turn failed (%s)", failure.code, exc_info=error)
     return TurnEnd(StopReason.END_TURN, UNFORESEEN, failure=failure)

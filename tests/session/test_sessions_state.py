@@ -28,8 +28,11 @@ from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.sessions import NewSession
 from pattern_acp.journal.turn_ends import close_interrupted
 from pattern_acp.journal.writer import append
+from pattern_acp.jsonrpc.messages import ConnectionClosedError
 from pattern_acp.rewind.forks import fork_session
 from pattern_acp.session.stored import DAY_MS, delete_session, restore_session
+from pattern_acp.session.turn_stages import failed_end
+from pattern_acp.turn.loop import TurnEnd
 from tests.support.constellation import FakeClock
 
 T = TypeVar("T")
@@ -214,3 +217,7 @@ class TwoWindows(RuleBasedStateMachine):
 
 TwoWindows.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
 test_two_windows_never_lose_or_mix_what_was_said = TwoWindows.TestCase
+
+
+def test_a_turn_whose_client_went_away_ends_as_cancelled_without_a_sentence_in_the_session():
+    assert failed_end(ConnectionClosedError("The peer closed the connection.")) == TurnEnd(StopReason.CANCELLED)
