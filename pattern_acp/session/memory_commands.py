@@ -22,8 +22,7 @@ from pattern_acp.memory.service.forget import ForgettingPreview, MemoryForgettin
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.policy.decision import ApprovalOption, PermissionAnswer
-from pattern_acp.session.history_scope import history_scope, memory_history
-from pattern_acp.session.memory_context import memory_owner, reload_history
+from pattern_acp.session.memory_context import history_scope, memory_history, memory_owner, reload_history
 from pattern_acp.session.ports import ask_recorded
 from pattern_acp.session.redaction import KEPT_SOURCES
 from pattern_acp.tasks.forget import FORGETTING

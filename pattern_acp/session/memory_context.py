@@ -1,7 +1,8 @@
-"""A session's memory on its way into requests.
+"""Whose memory a session uses, and its way into requests.
 
-Owns: when the model is shown all of memory and when only what changed, whose writes those were, and what is recalled
-for a prompt. Must not know: the words for it (`context/builder.py`), or how blocks are stored.
+Owns: the owners of a session's memory and of its history; when the model is shown all of memory and when only what
+changed, whose writes those were, and what is recalled for a prompt. Must not know: the words for it
+(`context/builder.py`), or how blocks are stored.
 """
 
 import logging
@@ -39,15 +40,18 @@ from pattern_acp.memory.blocks import Permission
 from pattern_acp.memory.feed import LaterWrite, writes_since
 from pattern_acp.memory.search_terms import query_terms
 from pattern_acp.memory.service.access import MemoryBlockView, MemoryFilter
-from pattern_acp.memory.service.scope import MemoryScope
+from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryScope, Writer
 from pattern_acp.memory.sharing import DamagedBlock
-from pattern_acp.memory.write_validation import Pair
+from pattern_acp.memory.write_validation import Pair, SecretRule
 from pattern_acp.session.state import HistoryCache
 from pattern_acp.tasks.presence import has_open_tasks
 from pattern_acp.turn.loop import show_sentence
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
+    from pattern_acp.memory.service.undo import AgentHistory
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState
 
@@ -68,6 +72,35 @@ _AUTHORS = {
 def memory_owner(state: "SessionState") -> MemoryScope:
     """Whose memory a session uses."""
     return MemoryScope(state.persona.name, state.project_key, state.session_id, state.memory_fork)
+
+
+def history_scope(shared: "Constellation", state: "SessionState", writer: Writer = PERSON) -> "HistoryScope":
+    """Whose blocks a session sees, for the user or the agent."""
+    # Late, as below: most sessions never look at memory's past.
+    from pattern_acp.memory.service.history import HistoryScope
+
+    owner, secrets = memory_owner(state), SecretRule(state.settings.memory.secrets)
+    return HistoryScope(owner.owners, state.session_id, writer.actor, writer.origin, shared.peer, secrets)
+
+
+def memory_history(shared: "Constellation", state: "SessionState") -> "MemoryHistory":
+    """History as a session may look at it."""
+    from pattern_acp.memory.service.history import MemoryHistory
+
+    owner = memory_owner(state)
+    if owner.fork is None:
+        return MemoryHistory(shared.database, owner.owners)
+    return MemoryHistory(shared.database, owner.owners, inherited=owner.lasting.owners, until_ms=owner.fork.forked_ms)
+
+
+def agent_history(shared: "Constellation", state: "SessionState", turn_id: TurnId) -> "AgentHistory":
+    """History as the agent may look at it and propose changes."""
+    from pattern_acp.memory.service.undo import AgentHistory, MemoryReverts
+
+    scope = history_scope(shared, state, PERSONA)
+    reverts = MemoryReverts(shared.database, scope, clock=shared.clock)
+    reverts.turn_id = turn_id
+    return AgentHistory(memory_history(shared, state), reverts)
 
 
 def memory_view(block: MemoryBlockView) -> MemoryView:

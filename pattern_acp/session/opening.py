@@ -51,7 +51,7 @@ from pattern_acp.session.definition_pins import chosen_follow, pins_of, sources_
 from pattern_acp.session.definitions import clashes, usable_skills
 from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
-from pattern_acp.session.memory_context import memory_owner, write_files
+from pattern_acp.session.memory_context import history_scope, memory_owner, write_files
 from pattern_acp.session.options import first_level, overlap_of
 from pattern_acp.session.ports import Client, ClientDescription, CredentialsError, FolderUnusableError, SessionPorts
 from pattern_acp.session.projections import SessionProjections
@@ -265,9 +265,6 @@ def assemble(
     jobs = Jobs(workbench.terminal, tasks, records, shared.clock, known) if tasks is not None else None
 
     def history() -> "HistoryScope":
-        # Late: most sessions never look at memory's past.
-        from pattern_acp.session.history_scope import history_scope
-
         return history_scope(session.constellation, session.state)
 
     scope = RewindScope(

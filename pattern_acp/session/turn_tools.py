@@ -20,6 +20,7 @@ from pattern_acp.journal.reader import Recorded, read_item
 from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of, servers_of
 from pattern_acp.session.context_usage import offered_tools, skill_tools
 from pattern_acp.session.hooks import SessionToolHooks
+from pattern_acp.session.memory_context import agent_history
 from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.session import Session
 from pattern_acp.session.state import code_of, may_read, profile_of
@@ -189,8 +190,6 @@ def _tasks(session: Session, turn_id: TurnId) -> "Tasks":
 
 
 def _history(session: Session, turn_id: TurnId) -> "AgentHistory":
-    from pattern_acp.session.history_scope import agent_history
-
     return agent_history(session.constellation, session.state, turn_id)
 
 
