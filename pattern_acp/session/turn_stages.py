@@ -853,7 +853,7 @@ def failed_end(error: Exception) -> TurnEnd:
     if isinstance(error, PatternError):
         logger.warning("a turn failed (%s): %s", failure.code, failure.kind)
         if failure.code == CLIENT_GONE:
-            # As when the end of the connection cancels it first; a sentence would stand in the session for ever.
+            # As when the end of the connection cancels it first: a sentence would be shown with the session ever after.
             return TurnEnd(StopReason.CANCELLED)
         return TurnEnd(StopReason.END_TURN, error.sentence, failure=failure)
     logger.error("a turn failed (%s)", failure.code, exc_info=error)
