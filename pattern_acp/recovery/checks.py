@@ -50,7 +50,7 @@ from pattern_acp.memory.integrity import (
     search_problem,
 )
 from pattern_acp.memory.recall import IndexedCount, entries_since, newest_entry
-from pattern_acp.memory.search_terms import FACT_KINDS, TASK_ID
+from pattern_acp.memory.search_terms import TASK_ID
 from pattern_acp.memory.service.forget import begin_histories_anew
 from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
 from pattern_acp.recovery.backups import STALE_PART_MS, stamp
@@ -214,14 +214,17 @@ def _verify_search(tx: Transaction, path: Path) -> list[Finding]:
         missing = readable(lambda: _missing_passages(tx), "")
         problem = f"Searches do not find {missing}." if missing else ""
     if not problem:
-        return [Finding("Verified search", Health.OK, "every block, archival entry, task and message is in the index")]
+        return [Finding("Verified search", Health.OK, "every block, archival entry and task is in the index")]
     remedy = "pattern-acp doctor --verify --repair rebuilds it."
     mends = Repair("rebuild_search", str(path), safe=True)
     return [Finding("Verified search", Health.BROKEN, problem, remedy, mends, "database.corrupt")]
 
 
 def _index_again(tx: Transaction) -> Sequence[IndexedCount]:
-    """Index whatever the search index lacks, and say what that was. Skills are indexed as sessions find them.
+    """Index what the search index lacks of memory and tasks, and say what that was.
+
+    Skills are indexed as sessions find them. Messages are left out: earlier versions indexed less of a session, and a
+    turn that a failing disk stopped may lack a passage.
 
     Raises:
         DatabaseError: the file cannot be written.
@@ -229,7 +232,6 @@ def _index_again(tx: Transaction) -> Sequence[IndexedCount]:
     newest = newest_entry(tx)
     index_memory(tx)
     index_tasks(tx)
-    index_all(tx)
     return entries_since(tx, newest)
 
 
@@ -242,10 +244,7 @@ def _missing_passages(tx: Transaction) -> str:
     blocks = [f"the block {labels.get(one.source, one.source)}" for one in added if one.kind == "block"]
     entries = sum(one.kind in {"archival", "superseded"} for one in added)
     tasks = sum(one.source.startswith(TASK_ID) for one in added)
-    others = {one.source for one in added if one.kind not in FACT_KINDS}
-    others |= {one.source for one in added if one.kind == "task" and not one.source.startswith(TASK_ID)}
-    sessions = [f"the session {source}" for source in sorted(others)]
-    named = [*_first(blocks, "block"), *_first(sessions, "session")]
+    named = _first(blocks, "block")
     named += [plural(entries, "archival entry", "archival entries")] if entries else []
     named += [plural(tasks, "task")] if tasks else []
     return f"{plural(sum(one.count for one in added), 'passage')} of {', '.join(named)}"
@@ -258,6 +257,7 @@ def _first(names: Sequence[str], noun: str) -> list[str]:
 def _rebuild_search(tx: Transaction) -> None:
     rebuild_search(tx)
     _index_again(tx)
+    index_all(tx)
 
 
 def _verify_segments(path: Path) -> Iterator[Finding]:
