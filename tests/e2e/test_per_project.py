@@ -216,7 +216,9 @@ async def test_a_process_that_is_killed_while_it_replicates_loses_nothing(tmp_pa
                 word = sha256(f"{number} {each}".encode()).hexdigest()[:16]
                 assert word in await said(agent, session, f"/remember me: {word}")
                 words.append(word)
-            await anyio.sleep(0.11 * number)
+            # Each round ends at another moment between two looks at the files.
+            for _ in range(number):
+                await said(agent, session, "/status")
             agent.kill()
     async with running_process(Launch(home)) as agent:
         session = await agent.editor.open_session(str(shop))
