@@ -7,6 +7,7 @@ default.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -57,13 +58,24 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return settings, rest
 
 
+_GitTest: TypeAlias = Callable[[Sequence[str]], str | None]
+
+
+def _at_option(reason: str, letters: str, *names: str) -> _GitTest:
+    return lambda options: reason if has_option(options, letters, *names) else None
+
+
+def _at_action(reason: str, *actions: str) -> _GitTest:
+    return lambda options: reason if options and options[0] in actions else None
+
+
+def _at_every_call(reason: str, *names: str) -> dict[str, _GitTest]:
+    return dict.fromkeys(names, lambda _: reason)
+
+
 def _push(options: Sequence[str]) -> str | None:
     forced = has_option(options, "fd", "force", "force-with-lease", "force-if-includes", "delete", "mirror", "prune")
     return _OVERWRITES if forced or any(option.startswith(("+", ":")) for option in options) else None
-
-
-def _reset(options: Sequence[str]) -> str | None:
-    return _DISCARDS if has_option(options, "", "hard", "merge", "keep") else None
 
 
 def _clean(options: Sequence[str]) -> str | None:
@@ -84,28 +96,8 @@ def _checkout(options: Sequence[str]) -> str | None:
     return _DISCARDS if len(plain) > 1 or any(map(_CHECKED_OUT_FILE.fullmatch, plain)) else None
 
 
-def _clone(options: Sequence[str]) -> str | None:
-    return _RUNS if has_option(options, "cu", "config") else None
-
-
 def _grep(options: Sequence[str]) -> str | None:
     return _RUNS if any(re.match(r"-[A-Za-z]*O", option) for option in options) else None
-
-
-def _read_tree(options: Sequence[str]) -> str | None:
-    return _DISCARDS if has_option(options, "u", "reset") else None
-
-
-def _checkout_index(options: Sequence[str]) -> str | None:
-    return _DISCARDS if has_option(options, "f", "force") else None
-
-
-def _help(options: Sequence[str]) -> str | None:
-    return _RUNS if has_option(options, "wi", "web", "info") else None
-
-
-def _writes_at(*actions: str) -> Callable[[Sequence[str]], str | None]:
-    return lambda options: _RUNS if options and options[0] in actions else None
 
 
 def _symbolic_ref(options: Sequence[str]) -> str | None:
@@ -113,45 +105,9 @@ def _symbolic_ref(options: Sequence[str]) -> str | None:
     return _DISCARDS if len(plain) > 1 or has_option(options, "d", "delete") else None
 
 
-def _notes(options: Sequence[str]) -> str | None:
-    return _DISCARDS if options[:1] in (["remove"], ["prune"]) else None
-
-
 def _restore(options: Sequence[str]) -> str | None:
     only_index = has_option(options, "S", "staged") and not has_option(options, "W", "worktree")
     return None if only_index else _DISCARDS
-
-
-def _switch(options: Sequence[str]) -> str | None:
-    return _DISCARDS if has_option(options, "fC", "force", "discard-changes", "force-create") else None
-
-
-def _branch(options: Sequence[str]) -> str | None:
-    return _DISCARDS if has_option(options, "DMCdf", "delete", "force") else None
-
-
-def _tag(options: Sequence[str]) -> str | None:
-    return _DISCARDS if has_option(options, "df", "delete", "force") else None
-
-
-def _stash(options: Sequence[str]) -> str | None:
-    return _DISCARDS if options and options[0] in {"drop", "clear"} else None
-
-
-def _reflog(options: Sequence[str]) -> str | None:
-    return _DISCARDS if options and options[0] in {"expire", "delete"} else None
-
-
-def _gc(options: Sequence[str]) -> str | None:
-    return _DISCARDS if has_option(options, "", "prune", "aggressive") else None
-
-
-def _worktree(options: Sequence[str]) -> str | None:
-    return _DISCARDS if options and options[0] in {"remove", "prune"} else None
-
-
-def _remove(options: Sequence[str]) -> str | None:
-    return _DISCARDS if has_option(options, "rf", "force") else None
 
 
 def _config(options: Sequence[str]) -> str | None:
@@ -162,47 +118,48 @@ def _config(options: Sequence[str]) -> str | None:
     return None if reads else "It changes git's settings, which can make git run other programs."
 
 
-def _runsalways(_: Sequence[str]) -> str | None:
-    return _RUNS
-
-
-def _discardsalways(_: Sequence[str]) -> str | None:
-    return _DISCARDS
-
-
 def _submodule(options: Sequence[str]) -> str | None:
     return _RUNS if "foreach" in options else _DISCARDS if "deinit" in options else None
 
 
-def _bisect(options: Sequence[str]) -> str | None:
-    return _RUNS if options[:1] == ["run"] else None
-
-
-def _rebase(options: Sequence[str]) -> str | None:
-    return _RUNS if has_option(options, "x", "exec") else None
-
-
-def _remote(options: Sequence[str]) -> str | None:
-    changes = options and options[0] in {"set-url", "remove", "rm", "add"}
-    return "It changes where git sends and gets its commits." if changes else None
-
-
-_TESTS = {
-    "push": _push, "reset": _reset, "clean": _clean, "checkout": _checkout, "restore": _restore, "switch": _switch,
-    "branch": _branch, "tag": _tag, "stash": _stash, "reflog": _reflog, "gc": _gc, "prune": _discardsalways,
-    "update-ref": _discardsalways, "worktree": _worktree, "rm": _remove, "config": _config, "submodule": _submodule,
-    "bisect": _bisect, "rebase": _rebase, "remote": _remote, "difftool": _runsalways, "mergetool": _runsalways,
-    "send-email": _runsalways, "daemon": _runsalways, "shell": _runsalways, "clone": _clone, "grep": _grep,
-    "read-tree": _read_tree, "checkout-index": _checkout_index, "help": _help, "symbolic-ref": _symbolic_ref,
-    "notes": _notes, "credential": _runsalways, "credential-store": _runsalways,
-    "credential-cache": _runsalways, "instaweb": _runsalways, "gui": _runsalways, "citool": _runsalways,
-    "web--browse": _runsalways, "svn": _runsalways, "p4": _runsalways, "cvsimport": _runsalways,
-    "cvsserver": _runsalways,
-    "upload-pack": _runsalways, "receive-pack": _runsalways, "upload-archive": _runsalways, "remote-ext": _runsalways,
-    "remote-fd": _runsalways, "http-backend": _runsalways, "imap-send": _runsalways, "gitk": _runsalways,
-    "maintenance": _writes_at("start", "stop", "register", "unregister"), "hook": _writes_at("run"),
-    "fsmonitor--daemon": _writes_at("start", "run"), "lfs": _writes_at("install", "uninstall", "update"),
-}  # fmt: skip
+_TESTS: Mapping[str, _GitTest] = {
+    "bisect": _at_action(_RUNS, "run"),
+    "branch": _at_option(_DISCARDS, "DMCdf", "delete", "force"),
+    "checkout": _checkout,
+    "checkout-index": _at_option(_DISCARDS, "f", "force"),
+    "clean": _clean,
+    "clone": _at_option(_RUNS, "cu", "config"),
+    "config": _config,
+    "fsmonitor--daemon": _at_action(_RUNS, "start", "run"),
+    "gc": _at_option(_DISCARDS, "", "prune", "aggressive"),
+    "grep": _grep,
+    "help": _at_option(_RUNS, "wi", "web", "info"),
+    "hook": _at_action(_RUNS, "run"),
+    "lfs": _at_action(_RUNS, "install", "uninstall", "update"),
+    "maintenance": _at_action(_RUNS, "start", "stop", "register", "unregister"),
+    "notes": _at_action(_DISCARDS, "remove", "prune"),
+    "push": _push,
+    "read-tree": _at_option(_DISCARDS, "u", "reset"),
+    "rebase": _at_option(_RUNS, "x", "exec"),
+    "reflog": _at_action(_DISCARDS, "expire", "delete"),
+    "remote": _at_action("It changes where git sends and gets its commits.", "set-url", "remove", "rm", "add"),
+    "reset": _at_option(_DISCARDS, "", "hard", "merge", "keep"),
+    "restore": _restore,
+    "rm": _at_option(_DISCARDS, "rf", "force"),
+    "stash": _at_action(_DISCARDS, "drop", "clear"),
+    "submodule": _submodule,
+    "switch": _at_option(_DISCARDS, "fC", "force", "discard-changes", "force-create"),
+    "symbolic-ref": _symbolic_ref,
+    "tag": _at_option(_DISCARDS, "df", "delete", "force"),
+    "worktree": _at_action(_DISCARDS, "remove", "prune"),
+    **_at_every_call(_DISCARDS, "prune", "update-ref"),
+    **_at_every_call(
+        _RUNS,
+        *("citool", "credential", "credential-cache", "credential-store", "cvsimport", "cvsserver", "daemon"),
+        *("difftool", "gitk", "gui", "http-backend", "imap-send", "instaweb", "mergetool", "p4", "receive-pack"),
+        *("remote-ext", "remote-fd", "send-email", "shell", "svn", "upload-archive", "upload-pack", "web--browse"),
+    ),
+}
 """Tests by git's command."""
 
 
