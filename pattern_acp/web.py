@@ -157,11 +157,7 @@ def allow_any_address(_address: str) -> bool:
 
 
 async def resolve_by_system(host: str, port: int) -> list[str]:
-    """Resolve a host as the system does.
-
-    Raises:
-        OSError: there are none.
-    """
+    """Resolve a host as the system does. Raises OSError where there are none."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
@@ -569,11 +565,7 @@ class WebSearcher:
         return site_of(self._address)
 
     async def search(self, query: str) -> tuple[WebResult, ...]:
-        """Return the results for a query, best first.
-
-        Raises:
-            PageFailedError: there are none, and why.
-        """
+        """Return the results for a query, best first. Raises PageFailedError where there are none, and why."""
         key = await self._key() if self._vendor.key_variable else ""
         page = await self._pages.ask(self._vendor.request(self._address, key, query))
         if page.status != 200:

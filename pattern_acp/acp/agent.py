@@ -86,11 +86,7 @@ class Services(Protocol):
         ...
 
     async def forget_keys(self) -> None:
-        """Forget the keys that were stored at a sign-in.
-
-        Raises:
-            PatternError: they cannot be forgotten.
-        """
+        """Forget the keys that were stored at a sign-in. Raises PatternError where they cannot be forgotten."""
         ...
 
     async def has_kept_keys(self) -> bool:

@@ -66,11 +66,7 @@ class Subscriptions(Generic[E]):
         return subscription_id in self._ends
 
     def require_place(self) -> None:
-        """Check that one more fits.
-
-        Raises:
-            RpcError: the connection has as many as it may have.
-        """
+        """Check that one more fits. Raises RpcError where the connection has as many as it may have."""
         if self._senders is None or len(self._ends) >= self._limit:
             raise RpcError(INVALID_PARAMS, f"There may be {self._limit} subscriptions; end one of them first.")
 
@@ -97,11 +93,7 @@ class Subscriptions(Generic[E]):
             self._senders.start_soon(work)
 
     async def unsubscribe(self, request: wire.UnsubscribeRequest, context: RequestContext, /) -> Nothing:
-        """End a subscription; its last event still comes.
-
-        Raises:
-            RpcError: there is none.
-        """
+        """End a subscription; its last event still comes. Raises RpcError where there is none."""
         del context
         end = self._ends.get(request.subscription_id)
         if end is None:

@@ -30,7 +30,6 @@ async def open_file(process: Process) -> AsyncGenerator[OpenedConstellation, Non
     """Open the constellation's file; it is closed when the context ends.
 
     Raises:
-        DatabaseError: the file cannot be used.
         OSError: its folder cannot be looked at.
     """
     path = process.constellation_path

@@ -91,11 +91,7 @@ class Address(Struct, frozen=True):
 
 
 def parse_address(text: str) -> Address:
-    """Read `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`.
-
-    Raises:
-        AddressUnusableError: it is none of these.
-    """
+    """Read `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`. Raises AddressUnusableError where it is none of these."""
     if text.startswith("unix:") and text != "unix:":
         return Address(path=text.removeprefix("unix:"))
     host, colon, port = text.rpartition(":")
@@ -373,11 +369,7 @@ def _no_password() -> str:
 
 
 def origin_of(text: str) -> str:
-    """Read the origin of a page, such as https://example.org.
-
-    Raises:
-        AddressUnusableError: it is none.
-    """
+    """Read the origin of a page, such as https://example.org. Raises AddressUnusableError where it is none."""
     parts = urlsplit(text)
     if text == "null" or (parts.scheme in {"http", "https"} and parts.netloc and parts.path in {"", "/"}):
         return text.removesuffix("/")

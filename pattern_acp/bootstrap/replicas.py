@@ -228,11 +228,7 @@ async def _until_news(database: Database, user: Database, seen: tuple[int, int])
 
 
 async def follow_forgettings(process: Process, database: Database) -> None:
-    """Forget in the other constellations what one has forgotten since.
-
-    Raises:
-        DatabaseError: the constellation cannot be read or written.
-    """
+    """Forget in the other constellations what one has forgotten since."""
     if not await database.read(is_to_be_forgotten):
         return
     forgetting = await _forgetting_of(process)

@@ -131,11 +131,7 @@ def mask_of(process: Process) -> SecretMask:
 
 
 def carrier_of(url: str) -> Carrier:
-    """The carrier that an address means.
-
-    Raises:
-        SyncError: it means none.
-    """
+    """The carrier that an address means. Raises SyncError where it means none."""
     if url.startswith(FOLDER):
         return FolderCarrier(Path(_absolute(url.removeprefix(FOLDER))))
     if url:

@@ -188,7 +188,6 @@ def accept(
 
     Raises:
         ArchiveDamagedError: a record is not sound; nothing was stored.
-        DatabaseError: the constellation cannot be written.
     """
     wanted = [one for one in proposals(tx, archive, projects) if one.is_open and one.number in chosen]
     report = ImportReport(cid_text(archive.root))
@@ -793,11 +792,7 @@ def refusing(name: str) -> Generator[None, None, None]:
 
 
 def links_of(archive: ArchiveReader, pages: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the links that pages of them hold.
-
-    Raises:
-        ArchiveDamagedError: a page is missing, or is not one.
-    """
+    """Yield the links that pages of them hold. Raises ArchiveDamagedError where a page is missing, or is not one."""
     for page in pages:
         yield from archive.read(page, list[bytes])
 

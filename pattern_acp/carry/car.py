@@ -51,11 +51,7 @@ class ArchiveWriter:
         self._file.write(_header(kind + bytes(32)))
 
     def add(self, node: Node) -> bytes:
-        """Write a block unless it is there already; its CID.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Write a block unless it is there already; its CID. Raises OSError where the file cannot be written."""
         content = libipld.encode_dag_cbor(node)
         cid = self._kind + _digest(self._kind, content, 0)
         if cid not in self._known:
@@ -64,11 +60,7 @@ class ArchiveWriter:
         return cid
 
     def finish(self, node: Node) -> bytes:
-        """Write the last block, which is the root; its CID.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Write the last block, which is the root; its CID. Raises OSError where the file cannot be written."""
         root = self.add(node)
         self._file.seek(0)
         # As long as the one that was written first.

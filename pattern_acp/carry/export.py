@@ -224,7 +224,6 @@ def export(
     """Write what is chosen; `mask` takes secrets out, `project_of` gives the project of a folder.
 
     Raises:
-        DatabaseError: the constellation cannot be read.
         JournalError: an event cannot be read.
         OSError: the file cannot be written.
     """

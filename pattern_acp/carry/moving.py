@@ -209,7 +209,6 @@ class ProjectExport(Export):
 
         Raises:
             MoveRefusedError: something of it is damaged, or its memory is forked.
-            DatabaseError: the constellation cannot be read.
             JournalError: an event cannot be read.
         """
         owners = [text(row[0]) for row in self._tx.all(QUERIES["owners_of_blocks"])]
@@ -363,7 +362,6 @@ class _ProjectArrival(Arrival):
         Raises:
             MoveRefusedError: something is there in a state that it cannot join.
             ArchiveDamagedError: a record is not sound.
-            DatabaseError: the constellation cannot be written.
         """
         for one in self._found:
             if one.state == "gone":
@@ -470,7 +468,6 @@ def arrive(tx: Transaction, archive: ArchiveReader, *, now_ms: int) -> ImportRep
     Raises:
         MoveRefusedError: something is there in a state that it cannot join.
         ArchiveDamagedError: a record is not sound; nothing was stored.
-        DatabaseError: the constellation cannot be written.
     """
     report, contents = ImportReport(cid_text(archive.root)), archive.read(archive.root, ProjectContents)
     _remove_older(tx, archive, contents, now_ms)
@@ -543,7 +540,6 @@ def compare_there(tx: Transaction, archive: ArchiveReader, project: MovingProjec
 
     Raises:
         MoveRefusedError: something is not there, or not as it was.
-        DatabaseError: the constellation cannot be read.
     """
     with open(os.devnull, "wb") as nowhere:
         there = ProjectExport(tx, nowhere, project)
@@ -645,11 +641,7 @@ class _Comparison:
 
 
 def refuse_if_in_use(tx: Transaction, project: MovingProject, sessions: Sequence[str], now_ms: int) -> None:
-    """Nothing, unless a session of the project is open somewhere.
-
-    Raises:
-        MoveRefusedError: one is, and which.
-    """
+    """Nothing, unless a session of the project is open somewhere. Raises MoveRefusedError where one is, and which."""
     holder = this_process("move")
     for session in sessions:
         try:
@@ -663,7 +655,6 @@ def remove(tx: Transaction, project: MovingProject, root: str, *, now_ms: int) -
 
     Raises:
         MoveRefusedError: it was changed since, or a session of it was opened.
-        DatabaseError: the constellation cannot be written.
     """
     tx.overwrite_deleted()
     with open(os.devnull, "wb") as nowhere:
@@ -751,12 +742,7 @@ def _json(values: Sequence[str]) -> str:
 
 
 async def preview(database: Database, project: MovingProject, *, now_ms: int) -> Moved:
-    """The things of a project that would move.
-
-    Raises:
-        MoveRefusedError: it cannot be moved now, and why.
-        DatabaseError: the constellation cannot be read.
-    """
+    """The things of a project that would move. Raises MoveRefusedError where it cannot be moved now, and why."""
     return await database.read(lambda tx: _look(tx, project, now_ms))
 
 

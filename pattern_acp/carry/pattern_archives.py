@@ -106,11 +106,7 @@ class _Messages(Struct, frozen=True):
 
 
 def is_pattern_export(archive: ArchiveReader) -> bool:
-    """Tell whether an archive is an export of Pattern.
-
-    Raises:
-        ArchiveDamagedError: its root cannot be read.
-    """
+    """Tell whether an archive is an export of Pattern. Raises ArchiveDamagedError where its root cannot be read."""
     root = archive.read(archive.root, object)
     return isinstance(root, dict) and set(cast("dict[str, object]", root)) >= _ROOT
 

@@ -192,11 +192,7 @@ async def look_at(
     projects: Mapping[str, str] | None = None,
     left_out: tuple[str, ...] = (),
 ) -> OpenImport:
-    """Compare an archive with what is here.
-
-    Raises:
-        PatternError: it is damaged, or of a newer program.
-    """
+    """Compare an archive with what is here. Raises PatternError where it is damaged, or of a newer program."""
     found = await database.read(lambda tx: proposals(tx, archive, projects or {}))
     return OpenImport(database, archive, file, found, projects or {}, left_out)
 

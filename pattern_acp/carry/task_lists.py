@@ -53,11 +53,7 @@ def compare(tx: Transaction, list_id: str, updates: Sequence[TaskUpdate]) -> Tas
 
 
 def check_updates(updates: Sequence[TaskUpdate], list_id: str) -> None:
-    """Refuse updates that are not what their events say.
-
-    Raises:
-        ArchiveDamagedError: one is not.
-    """
+    """Refuse updates that are not what their events say. Raises ArchiveDamagedError where one is not."""
     for one in updates:
         event = _event(one)
         if not isinstance(event, TasksChanged) or event.list_id != list_id or event.number != one.number:
@@ -84,7 +80,6 @@ def store_list(
 
     Raises:
         NotATaskListError: an update is damaged.
-        DatabaseError: the constellation cannot be written.
     """
     document = TaskDocument.load(list_id, [one.data for one in updates], peer=READING_PEER)
     stored = [store.ListUpdate(one.number, one.data, seq) for one, seq in zip(updates, seqs, strict=True)]
@@ -96,7 +91,6 @@ def merge_list(tx: Transaction, list_id: str, updates: Sequence[TaskUpdate]) -> 
 
     Raises:
         NotATaskListError: an update is damaged.
-        DatabaseError: the constellation cannot be written.
     """
     came: list[tuple[int, EventRecord]] = []
     for one in updates:

@@ -22,11 +22,7 @@ from pattern_acp.workspace.worker_tree import leftovers
 
 
 def run_backup(arguments: BackUp, process: Process) -> int:
-    """Copy the constellation, or list its copies.
-
-    Raises:
-        DatabaseError: it cannot be copied.
-    """
+    """Copy the constellation, or list its copies. Raises DatabaseError where it cannot be copied."""
     path = _constellation(process)
     if arguments.list_only:
         result = listed(list_backups(path))

@@ -50,11 +50,7 @@ class BoardDesk(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_board(call: TypedCommand, process: Process) -> AsyncGenerator[BoardDesk, None]:
-    """The constellation, and the budget of a session in the settings.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
-    """
+    """The constellation, and the budget of a session in the settings."""
     clock, budget = SystemClock(), process.loaded.settings.budget.session
     async with open_for_reading(constellation_path(process), clock=clock) as database:
         yield BoardDesk(database, clock, budget, call.json, _pause)
@@ -69,9 +65,6 @@ async def show_board(desk: BoardDesk, *, watch: bool) -> Result | int:
     """Read the board; with `watch`, show it again whenever it changes, until interrupted.
 
     A terminal shows it in place, a pipe gets each as text behind an empty line, or as a line of JSON.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
     """
     version, board = await _look(desk, None)
     if not watch:
@@ -122,11 +115,7 @@ class JobDesk(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_jobs(call: TypedCommand, process: Process) -> AsyncGenerator[JobDesk, None]:
-    """Open the services of the verbs.
-
-    Raises:
-        DatabaseError: the constellation cannot be used.
-    """
+    """Open the services of the verbs."""
     del call
     async with open_for_reading(constellation_path(process), clock=SystemClock()) as database:
         yield JobDesk(database)
@@ -189,11 +178,7 @@ def _shown(tx: Transaction, number: int, *, both: bool) -> JobView:
 
 
 async def verify(desk: JobDesk, number: int | None) -> JobsChecked:
-    """Check one job, or all.
-
-    Raises:
-        JobNotFoundError: there is no job of the number.
-    """
+    """Check one job, or all. Raises JobNotFoundError where there is no job of the number."""
     found = await desk.database.read(lambda tx: verify_jobs(tx, number))
     if number is not None and not found:
         raise JobNotFoundError(number)

@@ -50,11 +50,7 @@ class BundleDesk(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_bundles(call: TypedCommand, process: Process) -> AsyncGenerator[BundleDesk, None]:
-    """Open the services of the verbs.
-
-    Raises:
-        PatternError: the constellation cannot be used.
-    """
+    """Open the services of the verbs. Raises PatternError where the constellation cannot be used."""
     del call
     config = Path(process.loaded.paths.config)
     async with open_for_command(process) as database:
@@ -176,11 +172,7 @@ async def update(desk: BundleDesk, name: str, source: str = "", *, assume_yes: b
 
 
 async def remove(desk: BundleDesk, name: str, *, assume_yes: bool = False) -> BundleResult:
-    """Delete a bundle and the agreement to it.
-
-    Raises:
-        PatternError: it is not installed, or cannot be deleted.
-    """
+    """Delete a bundle and the agreement to it. Raises PatternError where it is not installed, or cannot be deleted."""
     place = _installed(desk, name)
     if not assume_yes and not _asked(f"Remove the bundle {name} with all that it brought? [y/N] "):
         return BundleResult("refused", name)
@@ -193,11 +185,7 @@ async def remove(desk: BundleDesk, name: str, *, assume_yes: bool = False) -> Bu
 
 
 async def show(desk: BundleDesk, name: str) -> int:
-    """Show all that an installed bundle brings.
-
-    Raises:
-        PatternError: it is not installed, or cannot be read.
-    """
+    """Show all that an installed bundle brings. Raises PatternError where it is not installed, or cannot be read."""
     bundle = await anyio.to_thread.run_sync(read_bundle, _installed(desk, name))
     write_line(f"{_heading(bundle)}\n\n{_plain(describe_parts(bundle.parts))}")
     return 0

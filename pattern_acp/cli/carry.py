@@ -60,11 +60,7 @@ class CarryDesk(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_carry(call: TypedCommand, process: Process) -> AsyncGenerator[CarryDesk, None]:
-    """Open the constellation.
-
-    Raises:
-        PatternError: it cannot be used.
-    """
+    """Open the constellation. Raises PatternError where it cannot be used."""
     async with open_for_command(process, is_lean=True) as database:
         yield CarryDesk(database, process, call.json)
 
@@ -229,9 +225,5 @@ def _project_at(folder: str) -> str:
 
 
 def _new_file(path: Path) -> BinaryIO:
-    """Open a new file that only its owner can read.
-
-    Raises:
-        OSError: it is there already, or cannot be written.
-    """
+    """Open a new file that only its owner can read. Raises OSError where it is there already, or cannot be written."""
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")

@@ -173,11 +173,7 @@ def refuse_if_lost(path: Path) -> None:
 
 @asynccontextmanager
 async def open_for_command(process: Process, *, is_lean: bool = False) -> AsyncGenerator[Database, None]:
-    """Open the constellation for a command that may write; it is made when there is none. See `open_database`.
-
-    Raises:
-        DatabaseError: it cannot be used.
-    """
+    """Open the constellation for a command that may write; it is made when there is none. See `open_database`."""
     path = constellation_path(process)
     if lost := lost_constellation(path, begun=False):
         write_error(f"pattern-acp: {lost}")

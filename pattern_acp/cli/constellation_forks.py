@@ -49,11 +49,7 @@ class ForkDesk(Struct, frozen=True):
     """True when a program reads the answer, which is not asked anything."""
 
     def of(self, name: str) -> Process:
-        """The process with another constellation.
-
-        Raises:
-            ConfigError: none can be called so.
-        """
+        """The process with another constellation. Raises ConfigError where none can be called so."""
         there = self.process.using(name)
         constellation_path(there)
         return there

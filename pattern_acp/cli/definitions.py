@@ -49,11 +49,7 @@ class DefinitionDesk(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_definitions(call: TypedCommand, process: Process) -> AsyncGenerator[DefinitionDesk, None]:
-    """Open the services of the verbs.
-
-    Raises:
-        DatabaseError: the constellation cannot be used.
-    """
+    """Open the services of the verbs."""
     # Before the first session there is no constellation to read.
     if call.command == "note" or not constellation_path(process).exists():
         async with open_for_command(process) as database:
@@ -131,21 +127,13 @@ async def list_definitions(desk: DefinitionDesk) -> DefinitionList:
 
 
 async def show(desk: DefinitionDesk, definition: str) -> DefinitionShown:
-    """Show a definition.
-
-    Raises:
-        PatternError: there is none, or its source is damaged.
-    """
+    """Show a definition. Raises PatternError where there is none, or its source is damaged."""
     kept = await _meant(desk, definition)
     return DefinitionShown(kept.symbol, kept.identity, tuple(_texts(kept).items()))
 
 
 async def diff(desk: DefinitionDesk, definition: str, other: str) -> DefinitionDiff:
-    """Compare two definitions.
-
-    Raises:
-        PatternError: there is none, or a source is damaged.
-    """
+    """Compare two definitions. Raises PatternError where there is none, or a source is damaged."""
     old, new = _texts(await _meant(desk, definition)), _texts(await _meant(desk, other))
     lines = [
         line

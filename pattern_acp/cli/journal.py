@@ -194,11 +194,7 @@ class Anchored(Result, frozen=True):
 
 
 async def verify_file(arguments: Journal) -> BundleChecked:
-    """Check a bundle.
-
-    Raises:
-        PatternError: it cannot be read, or there is no such anchor.
-    """
+    """Check a bundle. Raises PatternError where it cannot be read, or there is no such anchor."""
     anchors = await _anchors(arguments.anchor)
     try:
         return BundleChecked(await anyio.to_thread.run_sync(verify_bundle, Path(arguments.target), anchors))
@@ -288,11 +284,7 @@ async def _identity() -> tuple[str, ...]:
 
 
 async def _anchors(named: str) -> list[Anchor]:
-    """The anchors that `--anchor` means.
-
-    Raises:
-        AnchorError: there are none.
-    """
+    """The anchors that `--anchor` means. Raises AnchorError where there are none."""
     if not named:
         return []
     texts = [named]
@@ -436,11 +428,7 @@ def _pages(session_id: str, recorded: Sequence[Recorded], head: str, level: str)
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner can read.
-
-    Raises:
-        OSError: it is there already, or cannot be written.
-    """
+    """Write a new file that only its owner can read. Raises OSError where it is there already, or cannot be written."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "wb") as file:
@@ -673,7 +661,6 @@ async def redact(database: Database, arguments: Journal) -> Redacted:
     Raises:
         PatternError: nothing was agreed to.
         RedactionError: an event would break, and nothing was changed; or there is nothing of these words anywhere.
-        DatabaseError: the constellation cannot be read or written.
     """
     wanted = RedactionWanted(arguments.target, arguments.event, arguments.match, arguments.reason)
     if not arguments.assume_yes:
@@ -775,11 +762,7 @@ class Replayed(Result, frozen=True):
 
 
 async def replay_session(database: Database, arguments: Journal) -> Replayed:
-    """Replay a session.
-
-    Raises:
-        PatternError: it has no such turn.
-    """
+    """Replay a session. Raises PatternError where it has no such turn."""
     report = await database.read(lambda tx: replay(tx, arguments.target))
     recorded = await database.read(lambda tx: read_history(tx, arguments.target))
     if arguments.turn and not has_turn(recorded, arguments.turn):

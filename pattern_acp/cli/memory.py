@@ -255,11 +255,7 @@ async def open_memory(call: TypedCommand, process: Process) -> AsyncGenerator[De
 
 
 def without_constellation(call: TypedCommand) -> Blocks:
-    """Return the answer while nothing is recorded.
-
-    Raises:
-        PatternError: a block was named.
-    """
+    """Return the answer while nothing is recorded. Raises PatternError where a block was named."""
     if call.command == "list":
         return Blocks()
     label = call.values.get("label") or call.values.get("entry")

@@ -108,31 +108,19 @@ class OutputClosed(Exception):  # noqa: N818 - an event of the other side, not a
 
 
 def write_line(text: str = "") -> None:
-    """Write one line, or several, to stdout.
-
-    Raises:
-        OutputClosed: the reader went away.
-    """
+    """Write one line, or several, to stdout. Raises OutputClosed where the reader went away."""
     _write(sys.stdout, text)
 
 
 def write_screen(text: str) -> None:
-    """Write `text` to a terminal instead of all that it shows.
-
-    Raises:
-        OutputClosed: the reader went away.
-    """
+    """Write `text` to a terminal instead of all that it shows. Raises OutputClosed where the reader went away."""
     # The cursor goes home, and what is right of each line and below the last is erased: nothing flickers.
     lines = text.split("\n")
     _write(sys.stdout, "\x1b[H" + "\x1b[K\n".join(lines) + "\x1b[K\x1b[J")
 
 
 def write_json(value: object) -> None:
-    """Write `value` as one line of JSON to stdout, flushed at once.
-
-    Raises:
-        OutputClosed: the reader went away.
-    """
+    """Write `value` as one line of JSON to stdout, flushed at once. Raises OutputClosed where the reader went away."""
     _write(sys.stdout, json.dumps(to_builtins(value), ensure_ascii=True, separators=(",", ":")))
 
 

@@ -293,11 +293,7 @@ BRINGS_NOTHING = (
 
 @asynccontextmanager
 async def open_trust(call: TypedCommand, process: Process) -> AsyncGenerator[TrustDesk, None]:
-    """Open the services of the verbs.
-
-    Raises:
-        PatternError: the constellation cannot be used.
-    """
+    """Open the services of the verbs. Raises PatternError where the constellation cannot be used."""
     del call
 
     async def offered(root: str) -> tuple[ProjectPart, ...]:

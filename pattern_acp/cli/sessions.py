@@ -44,11 +44,7 @@ class TerminalDesk(SessionDesk, frozen=True):
 
 @asynccontextmanager
 async def open_sessions(call: TypedCommand, process: Process) -> AsyncGenerator[SessionDesk, None]:
-    """Open the services of the verbs.
-
-    Raises:
-        DatabaseError: the constellation cannot be used.
-    """
+    """Open the services of the verbs."""
     clock, reads = SystemClock(), {verb.name for verb in SESSION_VERBS if verb.reads}
     is_read = call.command in reads
     path = constellation_path(process)
@@ -66,11 +62,7 @@ async def open_sessions(call: TypedCommand, process: Process) -> AsyncGenerator[
 
 
 def without_constellation(call: TypedCommand) -> Result:
-    """Return the answer while nothing is recorded.
-
-    Raises:
-        UnknownSessionError: a session was named.
-    """
+    """Return the answer while nothing is recorded. Raises UnknownSessionError where a session was named."""
     if session := call.values.get("session"):
         raise MissingSessionError(str(session))
     here = "" if call.shared["everywhere"] else str(Path.cwd())
@@ -123,7 +115,6 @@ async def watch(desk: TerminalDesk, session: str) -> int:
 
     Raises:
         MissingSessionError: there is no such session.
-        DatabaseError: it cannot be read.
     """
     from pattern_acp.acp.updates import FollowedUpdates
     from pattern_acp.journal.leases import this_process
@@ -160,7 +151,6 @@ async def adopt(desk: TerminalDesk, session: str) -> Result:
     Raises:
         MissingSessionError: there is no such session.
         LeaseHeldError: a window has it open; `/definitions adopt` does the same there.
-        DatabaseError: it could not be recorded.
     """
     meant, process = SessionId(await desk.id_of(session)), desk.process
     row = await desk.database.read(lambda tx: store.get_session(tx, meant))

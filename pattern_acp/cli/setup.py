@@ -232,11 +232,7 @@ class _Reader:
         self._text, self._next = text, 0
 
     def whole(self) -> _Value:
-        """The one value of the text.
-
-        Raises:
-            EditorConfigError: it is not JSON.
-        """
+        """The one value of the text. Raises EditorConfigError where it is not JSON."""
         value = self._value()
         if self._next < len(self._tokens):
             raise self._problem()

@@ -47,11 +47,7 @@ class UnknownDeviceError(PatternError):
 
 @asynccontextmanager
 async def open_sync(call: TypedCommand, process: Process) -> AsyncGenerator[SyncDesk, None]:
-    """Open the constellation.
-
-    Raises:
-        PatternError: it cannot be used.
-    """
+    """Open the constellation. Raises PatternError where it cannot be used."""
     del call
     async with open_for_command(process) as database:
         yield SyncDesk(database, process, KeyRing.of(process))
@@ -151,11 +147,7 @@ class SyncState(Result, frozen=True):
 
 
 async def sync_now(desk: SyncDesk) -> Exchanged:
-    """Exchange once.
-
-    Raises:
-        PatternError: there is no place or no key, or the place cannot be used.
-    """
+    """Exchange once. Raises PatternError where there is no place or no key, or the place cannot be used."""
     telling: Telling | None = None
     if is_per_project(desk.process.loaded):
         # Late: without a constellation for each project nothing of it is wanted.

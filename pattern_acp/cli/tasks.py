@@ -78,11 +78,7 @@ async def open_tasks(call: TypedCommand, process: Process) -> AsyncGenerator[Ter
 
 
 def without_constellation(call: TypedCommand) -> Result:
-    """Return the answer while nothing is recorded.
-
-    Raises:
-        TaskNotFoundError: a task was named.
-    """
+    """Return the answer while nothing is recorded. Raises TaskNotFoundError where a task was named."""
     if task := call.values.get("task"):
         raise TaskNotFoundError(str(task))
     return Said("There are no tasks to export yet.") if call.command == "export" else TaskList()

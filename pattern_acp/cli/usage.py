@@ -19,11 +19,7 @@ from pattern_acp.journal.usage import UsedOnce, usage_since
 
 @asynccontextmanager
 async def open_usage(call: TypedCommand, process: Process) -> AsyncGenerator[tuple[Database, Process | None], None]:
-    """The constellation, and the settings that name the models, which a program that reads JSON is not told of.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
-    """
+    """The constellation, and the settings that name the models, which a program that reads JSON is not told of."""
     async with open_for_reading(constellation_path(process), clock=SystemClock()) as database:
         yield database, None if call.json else process
 
@@ -36,11 +32,7 @@ def without_constellation(call: TypedCommand) -> UsageTotals:
 async def sum_usage(
     desk: tuple[Database, Process | None], by: str, since: str, *, csv: bool, html: str = ""
 ) -> Result | int:
-    """Sum up what all sessions used; as a page, by day and by model.
-
-    Raises:
-        PatternError: there is no such day.
-    """
+    """Sum up what all sessions used; as a page, by day and by model. Raises PatternError where there is no such day."""
     database, process = desk
     try:
         begins = since_ms(since, SystemClock().now_ms())

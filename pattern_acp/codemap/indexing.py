@@ -218,11 +218,7 @@ class BuildLease:
         self._clock = clock
 
     async def take(self) -> None:
-        """Wait until no other agent builds.
-
-        Raises:
-            DatabaseError: the index cannot be written.
-        """
+        """Wait until no other agent builds. Raises DatabaseError where the index cannot be written."""
         while True:
             if await self.renew():
                 return

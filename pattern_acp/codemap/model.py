@@ -123,11 +123,7 @@ class GrammarMissingError(Exception):
 
 @cache
 def load_grammar(name: str) -> Grammar:
-    """Load the grammar of a language of `LANGUAGES`.
-
-    Raises:
-        GrammarMissingError: it cannot be used.
-    """
+    """Load the grammar of a language of `LANGUAGES`. Raises GrammarMissingError where it cannot be used."""
     language = LANGUAGES[name]
     try:
         from tree_sitter import Language, Parser, Query

@@ -76,11 +76,7 @@ class WorkspaceCodeMap:
         return self._refreshing is not None
 
     async def read(self, function: Callable[[Transaction], T]) -> T:
-        """Run `function` on one snapshot of the index.
-
-        Raises:
-            DatabaseError: it cannot be read.
-        """
+        """Run `function` on one snapshot of the index."""
         return await self._database.read(function)
 
     async def judge(self) -> Judgement:

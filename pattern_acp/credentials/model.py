@@ -137,11 +137,7 @@ class HttpPost(Protocol):
     """Sends one POST of a form or of JSON; returns status and body."""
 
     def __call__(self, url: str, headers: Mapping[str, str], body: bytes, /) -> Awaitable[tuple[int, bytes]]:
-        """Send it.
-
-        Raises:
-            SignInTransientError: the server cannot be reached, or did not answer in time.
-        """
+        """Send it. Raises SignInTransientError where the server cannot be reached, or did not answer in time."""
         ...
 
 
@@ -162,11 +158,7 @@ class Exchange(Protocol):
     def __call__(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, /
     ) -> TokenAnswer:
-        """Send it.
-
-        Raises:
-            SignInTransientError: the server cannot be reached, or did not answer in time.
-        """
+        """Send it. Raises SignInTransientError where the server cannot be reached, or did not answer in time."""
         ...
 
 

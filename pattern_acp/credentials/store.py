@@ -400,11 +400,7 @@ class ServerToken:
         self.path = directory / SERVER_FILE_NAME
 
     def exists(self) -> bool:
-        """Tell whether there is a token.
-
-        Raises:
-            CredentialFileError: the file cannot be read.
-        """
+        """Tell whether there is a token. Raises CredentialFileError where the file cannot be read."""
         return self._read() is not None
 
     def make(self, now_ms: int) -> str:

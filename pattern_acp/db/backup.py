@@ -120,7 +120,6 @@ def check_copy(path: Path) -> int:
         DatabaseCorruptError: it is damaged, or holds nothing.
         DatabaseNewerError: a newer pattern-acp wrote it.
         DatabaseForeignError: it is a database of another program.
-        DatabaseError: it cannot be read.
     """
     driver = ApswConnection(path, read_only=True, busy_seconds=BUSY_BUDGET_SECONDS)
     try:

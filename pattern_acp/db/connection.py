@@ -302,11 +302,7 @@ class Database:
             raise
 
     async def checkpoint(self) -> None:
-        """Move the write-ahead log into the file, as far as that needs no waiting.
-
-        Raises:
-            DatabaseError: the file cannot be written.
-        """
+        """Move the write-ahead log into the file, as far as that needs no waiting."""
         await self._writer.run(ApswConnection.checkpoint)
 
     async def rewrite(self) -> bool:
@@ -410,11 +406,7 @@ class FileReader:
 
 @contextmanager
 def reading_file(path: Path, *, is_lean: bool = False) -> Generator[FileReader]:
-    """Read the constellation at `path` on this thread, for as long as the context lasts; see `open_database`.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Read the constellation at `path` on this thread, for as long as the context lasts; see `open_database`."""
     driver = ApswConnection(path, read_only=True, busy_seconds=BUSY_BUDGET_SECONDS, is_lean=is_lean)
     try:
         driver.open()

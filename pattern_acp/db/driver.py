@@ -70,11 +70,7 @@ class OpenedFile:
         return tuple(map(_identity, self._names))
 
     def require_version(self, found: int) -> None:
-        """Nothing, unless a newer program has changed the schema since.
-
-        Raises:
-            DatabaseNewerError: it has.
-        """
+        """Nothing, unless a newer program has changed the schema since. Raises DatabaseNewerError where it has."""
         if self.version is not None and found > self.version:
             raise DatabaseNewerError(self._path, found=found, known=self.version, is_open=True)
 
@@ -490,11 +486,7 @@ class ApswConnection:
             raise translate(error, self.path) from error
 
     def checkpoint(self) -> None:
-        """Move what the write-ahead log holds into the file, as far as readers allow.
-
-        Raises:
-            DatabaseError: the file cannot be written.
-        """
+        """Move what the write-ahead log holds into the file, as far as readers allow."""
         self.opened.require_files()
         try:
             self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)

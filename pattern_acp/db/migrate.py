@@ -46,7 +46,6 @@ def schema_version(connection: ApswConnection, migrations: Sequence[Migration]) 
     Raises:
         DatabaseNewerError: the version is above the newest of `migrations`.
         DatabaseForeignError: the file belongs to another program.
-        DatabaseError: the file cannot be read.
     """
 
     def check(transaction: Transaction) -> int:

@@ -33,11 +33,7 @@ class Queries:
         self._statements = statements
 
     def __getitem__(self, name: str) -> LiteralString:
-        """The statement called `name`.
-
-        Raises:
-            KeyError: the file has no such name.
-        """
+        """The statement called `name`. Raises KeyError where the file has no such name."""
         try:
             return cast("LiteralString", self._statements[name])
         except KeyError:

@@ -334,11 +334,7 @@ class SegmentWriter:
         part.replace(target)
 
     def close(self) -> None:
-        """Make everything last, and let go of the file; harmless when closed.
-
-        Raises:
-            OSError: the disk failed.
-        """
+        """Make everything last, and let go of the file; harmless when closed. Raises OSError where the disk failed."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             try:
@@ -372,11 +368,7 @@ class SegmentWriter:
 
 
 def read_value(generation: Path, name: str) -> bytes:
-    """A large value that a line names.
-
-    Raises:
-        SegmentDamageError: it is not there, or is not what it was.
-    """
+    """A large value that a line names. Raises SegmentDamageError where it is not there, or is not what it was."""
     try:
         content = (generation / _VALUES / name).read_bytes() if name.isalnum() else b""
     except OSError as error:
@@ -443,11 +435,7 @@ def read_header(generation: Path) -> JsonObject:
 
 
 def read_tail(generation: Path) -> Tail:
-    """The last event of a generation whose line is whole.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """The last event of a generation whose line is whole. Raises OSError where it cannot be read."""
     for segment in reversed(segments(generation)):
         for last_bytes in (_TAIL_BYTES, None):
             found = Tail()

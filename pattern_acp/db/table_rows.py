@@ -20,30 +20,18 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def columns_of(tx: Transaction, table: str) -> tuple[str, ...]:
-    """The columns of a table in their order; none when there is no such table.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The columns of a table in their order; none when there is no such table."""
     return tuple(text(row[0]) for row in tx.all("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,)))
 
 
 def text_columns(tx: Transaction, table: str) -> tuple[str, ...]:
-    """The columns of a table that hold texts, in their order; none when there is no such table.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The columns of a table that hold texts, in their order; none when there is no such table."""
     rows = tx.all("SELECT name FROM pragma_table_info(?) WHERE type = 'TEXT' ORDER BY cid", (table,))
     return tuple(text(row[0]) for row in rows)
 
 
 def tables_of_state(tx: Transaction) -> tuple[str, ...]:
-    """The tables that have a `last_seq`, by name.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The tables that have a `last_seq`, by name."""
     tables = [text(row[0]) for row in tx.all("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
     return tuple(table for table in tables if _LAST_SEQ in columns_of(tx, table))
 
@@ -54,9 +42,6 @@ def rows_between(
     """Yield the rows of a table that an event after `after`, up to `upto`, changed last, in the order of those events.
 
     `by` is the column that holds the event's number.
-
-    Raises:
-        DatabaseError: the file cannot be read.
     """
     number = _names([by])
     sql = f"SELECT {_names(columns)} FROM {_names([table])} WHERE {number} > ? AND {number} <= ? ORDER BY {number}"
@@ -64,50 +49,30 @@ def rows_between(
 
 
 def rows_with(tx: Transaction, table: str, columns: Sequence[str], column: str, value: str) -> list[Row]:
-    """The rows of a table with a value in a column, in the order in which events changed them last.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The rows of a table with a value in a column, in the order in which events changed them last."""
     sql = f"SELECT {_names(columns)} FROM {_names([table])} WHERE {_names([column])} = ? ORDER BY {_LAST_SEQ}"
     return tx.all(_sql(sql), (value,))
 
 
 def all_rows(tx: Transaction, table: str, columns: Sequence[str]) -> list[Row]:
-    """Every row of a table, in the order of `columns`.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Every row of a table, in the order of `columns`."""
     names = _names(columns)
     return tx.all(_sql(f"SELECT {names} FROM {_names([table])} ORDER BY {names}"))
 
 
 def ordinary_tables(tx: Transaction) -> tuple[str, ...]:
-    """The tables that are neither virtual nor the inner ones of a virtual table, by name; SQLite's own among them.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The tables that are neither virtual nor the inner ones of a virtual table, by name; SQLite's own among them."""
     listed = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' ORDER BY name"
     return tuple(text(row[0]) for row in tx.all(listed))
 
 
 def each_row(tx: Transaction, table: str) -> Iterator[Row]:
-    """Every row of a table, with all columns in the order of `columns_of`, one after the other.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Every row of a table, with all columns in the order of `columns_of`, one after the other."""
     return tx.each(_sql(f"SELECT * FROM {_names([table])}"))
 
 
 def count_rows(tx: Transaction, table: str) -> int:
-    """Count the rows of a table.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Count the rows of a table."""
     row = tx.one(_sql(f"SELECT count(*) FROM {_names([table])}"))
     return 0 if row is None else integer(row[0])
 
@@ -125,11 +90,7 @@ def put_rows(tx: Transaction, table: str, columns: Sequence[str], rows: Sequence
 
 
 def clear_table(tx: Transaction, table: str) -> None:
-    """Delete every row of a table.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Delete every row of a table."""
     tx.execute(_sql(f"DELETE FROM {_names([table])}"))
 
 
@@ -147,9 +108,6 @@ def mend_references(tx: Transaction, table: str) -> tuple[int, int]:
     """Let rows of a table refer to events and rows that are there; how many were moved, and how many deleted.
 
     A row whose event is gone counts as changed by the event before; what refers to something else that is gone goes.
-
-    Raises:
-        DatabaseError: the file cannot be written.
     """
     name, moved, gone = _names([table]), 0, 0
     if not _in_key(tx, table, _LAST_SEQ):

@@ -252,11 +252,7 @@ def install_bundle(bundle: Bundle, config: Path, source: BundleSource) -> Bundle
 
 
 def remove_bundle(config: Path, name: str) -> None:
-    """Delete the installed copy, whatever is in it.
-
-    Raises:
-        BundleUnusableError: it cannot be deleted.
-    """
+    """Delete the installed copy, whatever is in it. Raises BundleUnusableError where it cannot be deleted."""
     try:
         shutil.rmtree(config / BUNDLES / name)
     except OSError as error:

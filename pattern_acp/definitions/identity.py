@@ -282,7 +282,6 @@ def read_sources(tx: Transaction, wanted: Sequence[str]) -> dict[str, KeptSource
 
     Raises:
         SourceDamagedError: one is not what was stored.
-        DatabaseError: the file cannot be read.
     """
     identities_json = msgspec.json.encode(sorted(set(wanted))).decode()
     rows = tx.all(QUERIES["read_sources"], {"identities": identities_json}) if wanted else []
@@ -290,11 +289,7 @@ def read_sources(tx: Transaction, wanted: Sequence[str]) -> dict[str, KeptSource
 
 
 def list_sources(tx: Transaction) -> tuple[ListedSource, ...]:
-    """Every stored source, by name.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Every stored source, by name."""
     rows = tx.all(QUERIES["list_sources"])
     return tuple(ListedSource(text(row[0]), text(row[1]), integer(row[2]), text(row[3])) for row in rows)
 
@@ -317,11 +312,7 @@ def drop_damaged_sources(tx: Transaction) -> None:
 
 
 def sources_with(tx: Transaction, holds: Callable[[str], bool], *, only: Collection[str] | None = None) -> int:
-    """Count the stored sources of which a file, or the user's note, holds some words; of `only` these identities.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Count the stored sources of which a file, or the user's note, holds some words; of `only` these identities."""
     return sum(1 for _ in _with(tx, holds, only))
 
 
@@ -337,9 +328,6 @@ def forget_in_sources(
 
     Of such a file the hash stays, so that the rest of the source is still verified. A definition whose text is gone is
     not used any more: its sessions continue with today's, and say so.
-
-    Raises:
-        DatabaseError: the file cannot be written.
     """
     count = 0
     for identity, note, stored in list(_with(tx, holds, only)):

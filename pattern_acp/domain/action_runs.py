@@ -87,11 +87,7 @@ class OpenAction(Struct):
         return bool(self._frames) or self._json is not None
 
     def begin(self, rest: str) -> None:
-        """Read what is behind the verb.
-
-        Raises:
-            ActionError: it is not in the grammar.
-        """
+        """Read what is behind the verb. Raises ActionError where it is not in the grammar."""
         if rest.startswith("{"):
             self._json = []
             self.take(rest)
@@ -104,11 +100,7 @@ class OpenAction(Struct):
             at = self._take_named(rest, at)
 
     def take(self, line: str) -> None:
-        """Read one more line.
-
-        Raises:
-            ActionError: it is not in the grammar.
-        """
+        """Read one more line. Raises ActionError where it is not in the grammar."""
         if self._json is not None:
             self._take_json(line)
             return
@@ -122,11 +114,7 @@ class OpenAction(Struct):
         del self._frames[0]
 
     def end(self) -> JsonObject:
-        """The arguments.
-
-        Raises:
-            ActionError: something is not closed, given twice, or in a list out of turn.
-        """
+        """The arguments. Raises ActionError where something is not closed, given twice, or in a list out of turn."""
         if self._frames:
             marker = self._frames[0][1]
             raise ActionError(f"The text for <<{marker} is not closed; put a line that is {marker} alone behind it.")
@@ -603,11 +591,7 @@ _NO_HERMES = 'It cannot be read, so it did not run. Write <tool_call>{"name": "N
 
 
 def _hermes_call(text: str) -> HermesCall:
-    """The call that a text is.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The call that a text is. Raises ValueError where it is none."""
     whole = read_object(text).value
     name = whole.get("name") or whole.get("function")
     arguments = whole.get("arguments", whole.get("parameters", {}))

@@ -80,11 +80,7 @@ def _plain_encoder() -> "msgspec.json.Encoder":
 
 
 def _is_plain(value: Json) -> bool:
-    """True if all of `value` is of the types that JSON has.
-
-    Raises:
-        TypeError: there is a float in it.
-    """
+    """True if all of `value` is of the types that JSON has. Raises TypeError where there is a float in it."""
     waiting: list[Json] = [value]
     plain = True
     # The list grows while it is gone through: a function that calls itself takes three times as long.

@@ -69,7 +69,10 @@ class ConfigError(PatternError):
 
 
 class DatabaseError(PatternError):
-    """The constellation file cannot be read or written."""
+    """The constellation file cannot be read or written.
+
+    Everything that reads or writes it raises this; docstrings name it only where they can say more.
+    """
 
     failure_code = "database.refused"
 

@@ -94,11 +94,7 @@ class JobRow(Struct, frozen=True):
 
 
 def row_after(row: JobRow | None, event: JobEvent, *, session_id: SessionId, seq: int) -> JobRow:
-    """The row of a job behind one more event.
-
-    Raises:
-        JobMoveError: the event may not follow.
-    """
+    """The row of a job behind one more event. Raises JobMoveError where the event may not follow."""
     match event:
         case JobQuoted():
             return _quoted(row, event, session_id, seq)

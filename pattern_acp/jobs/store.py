@@ -79,7 +79,6 @@ def follow_job(tx: Transaction, session_id: SessionId, event: JobEvent, *, seq: 
 
     Raises:
         JobMoveError: the event may not follow; nothing of its transaction is committed then.
-        DatabaseError: the file cannot be written.
     """
     before = read_job(tx, event.job_id)
     row = row_after(before, event, session_id=session_id, seq=seq)
@@ -114,11 +113,7 @@ def read_job(tx: Transaction, job_id: str) -> JobRow | None:
 
 
 def job_numbered(tx: Transaction, number: int) -> JobRow:
-    """The job of a number.
-
-    Raises:
-        JobNotFoundError: there is none.
-    """
+    """The job of a number. Raises JobNotFoundError where there is none."""
     row = tx.one(_QUERIES["job_numbered"], {"number": number})
     if row is None:
         raise JobNotFoundError(number)
@@ -132,11 +127,7 @@ def next_number(tx: Transaction) -> int:
 
 
 def events_of_job(tx: Transaction, row: JobRow) -> list[Recorded]:
-    """The events of a job, in order.
-
-    Raises:
-        JournalError: one cannot be understood.
-    """
+    """The events of a job, in order. Raises JournalError where one cannot be understood."""
     return [entry for entry in read_item(tx, row.session_id, row.id) if isinstance(entry.event, JobEvent)]
 
 
@@ -291,11 +282,7 @@ class JobReport(Struct, frozen=True):
 
 
 def verify_jobs(tx: Transaction, number: int | None = None) -> tuple[JobReport, ...]:
-    """Check one job, or all of them, the newest first.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Check one job, or all of them, the newest first."""
     rows = [row for row in list_jobs(tx, limit=_ALL) if number in {None, row.number}]
     return tuple(JobReport(row.number, tuple(_problems(tx, row))) for row in rows)
 

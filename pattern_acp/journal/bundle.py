@@ -86,7 +86,6 @@ def bundled_streams(tx: Transaction, session_id: str, mask: Mask | None) -> tupl
 
     Raises:
         JournalError: a payload cannot be read.
-        DatabaseError: the file cannot be read.
     """
     shared = [(one.session_id, one.session_seq) for one in reversed(ancestors(tx, session_id))]
     return tuple(_bundled(tx, stream, upto, mask) for stream, upto in [*shared, (session_id, None)])

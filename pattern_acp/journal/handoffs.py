@@ -63,7 +63,6 @@ def handoff_to_leave(tx: Transaction, session_id: str, cwd: str) -> HandoffLeft 
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     recorded = read_stream(tx, session_id, kinds=_KINDS)
     left_at = max((entry.session_seq for entry in recorded if isinstance(entry.event, HandoffLeft)), default=0)
@@ -82,7 +81,6 @@ def handoffs_since(
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     asked = {"persona": persona, "cwd_key": cwd_key(cwd), "after": after, "exclude": exclude, "limit": limit}
     found: list[Handoff] = []

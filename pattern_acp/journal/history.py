@@ -84,7 +84,6 @@ def read_history(
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     own = read_stream(tx, session_id, after=after, kinds=kinds)
     return own if after else [*_shared(tx, ancestors(tx, session_id), kinds), *own]
@@ -98,7 +97,6 @@ def read_lineage(tx: Transaction, session_id: str) -> list[Recorded]:
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     found: list[Recorded] = []
     for ancestor in reversed(ancestors(tx, session_id)):

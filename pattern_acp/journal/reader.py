@@ -78,7 +78,6 @@ def read_stream(
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     wanted: dict[str, SqlValue] = {"stream": stream, "after": after, "upto": _LAST if upto is None else upto}
     if not kinds:
@@ -91,7 +90,6 @@ def read_item(tx: Transaction, stream: str, item: str) -> list[Recorded]:
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     return _recorded(tx, QUERIES["read_item"], {"stream": stream, "item": item})
 
@@ -101,7 +99,6 @@ def read_everywhere(tx: Transaction, kind: type[Event]) -> list[Recorded]:
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     return _recorded(tx, QUERIES["read_everywhere"], {"kind": kinds_of((kind,))[0]})
 
@@ -113,7 +110,6 @@ def read_about(tx: Transaction, kinds: Sequence[type[Event]], items: Sequence[st
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     asked: Params = {"kinds": json.dumps(kinds_of(kinds)), "items": json.dumps(list(items))}
     return _recorded(tx, QUERIES["read_about"], asked)
@@ -124,7 +120,6 @@ def read_jobs(tx: Transaction, stream: str) -> list[Recorded]:
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     return _recorded(tx, QUERIES["read_jobs"], {"stream": stream})
 
@@ -134,7 +129,6 @@ def count_prompts(tx: Transaction, stream: str, *, upto_seq: int) -> int:
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     params: Params = {"stream": stream, "seq": upto_seq}
     row = tx.one(QUERIES["count_prompts"], params)
@@ -152,7 +146,6 @@ def earliest_rewind(tx: Transaction, stream: str) -> int | None:
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     rewinds = _recorded(tx, QUERIES["read_rewinds"], {"stream": stream, "item": CHECKPOINTS})
     return min((e.event.position for e in rewinds if isinstance(e.event, RewindStarted)), default=None)
@@ -163,17 +156,12 @@ def last_messages(tx: Transaction, stream: str, *, upto_seq: int, limit: int) ->
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     return _recorded(tx, QUERIES["last_messages"], {"stream": stream, "upto": upto_seq, "limit": limit})
 
 
 def verify_stream(tx: Transaction, stream: str) -> ChainReport:
-    """Check every hash, the numbering and the end of `stream`; stops at the first problem.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Check every hash, the numbering and the end of `stream`; stops at the first problem."""
     state, redacted_by = _ChainState(), list[int]()
     while True:
         rows = tx.all(QUERIES["read_chain"], {"stream": stream, "after": state.session_seq, "limit": _CHAIN_PAGE})
@@ -216,11 +204,7 @@ def verify_stream(tx: Transaction, stream: str) -> ChainReport:
 
 
 def problem_of_event(tx: Transaction, seq: int) -> str:
-    """Problem with one event's hashes, as the end of a sentence; empty when its content is as it was recorded.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Problem with one event's hashes, as the end of a sentence; empty when its content is as it was recorded."""
     stream, place = tx.one(QUERIES["place_of_event"], {"seq": seq}) or ("", 0)
     (row,) = tx.all(QUERIES["read_chain"], {"stream": stream, "after": integer(place) - 1, "limit": 1})
     return _check(text(stream), row, _ChainState(0, integer(place) - 1, text(row[9])))
@@ -352,11 +336,7 @@ def _parse_with_surrogates(stored: bytes) -> JsonObject:
 
 
 def broken_streams(tx: Transaction) -> tuple[int, tuple[tuple[str, ChainReport], ...]]:
-    """Count the streams, and find those whose chain is broken, with where and why.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Count the streams, and find those whose chain is broken, with where and why."""
     streams = [text(row[0]) for row in tx.all(QUERIES["all_streams"])]
     reports = ((stream, verify_stream(tx, stream)) for stream in streams)
     return len(streams), tuple((stream, report) for stream, report in reports if not report.ok)
@@ -366,7 +346,6 @@ def wrong_origins(tx: Transaction) -> tuple[str, ...]:
     """A sentence for each import whose rows about where events came from are not what its event says.
 
     Raises:
-        DatabaseError: the file cannot be read.
         JournalError: the event of an import cannot be understood.
     """
     wrong: list[str] = []
@@ -378,22 +357,14 @@ def wrong_origins(tx: Transaction) -> tuple[str, ...]:
 
 
 def recorded_here(tx: Transaction, entries: Sequence[Recorded]) -> list[Recorded]:
-    """Those of some events that no import and no exchange brought from another constellation.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Those of some events that no import and no exchange brought from another constellation."""
     asked: dict[str, SqlValue] = {"seqs": json.dumps([entry.seq for entry in entries])}
     copied = {integer(row[0]) for row in tx.all(QUERIES["copied_among"], asked)}
     return [entry for entry in entries if entry.seq not in copied]
 
 
 def damaged_contents(tx: Transaction) -> tuple[int, tuple[str, ...]]:
-    """Count the stored contents of files, with a sentence for each that is not what it was.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Count the stored contents of files, with a sentence for each that is not what it was."""
     hashes = [text(row[0]) for row in tx.all(QUERIES["file_content_hashes"])]
     damaged: list[str] = []
     for digest in hashes:
@@ -411,11 +382,7 @@ def newest_times(tx: Transaction) -> tuple[int, int]:
 
 
 def count_events(tx: Transaction, *, upto: int) -> int:
-    """Count the events up to the one of a number.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Count the events up to the one of a number."""
     row = tx.one(QUERIES["count_events"], {"upto": upto})
     return 0 if row is None else integer(row[0])
 

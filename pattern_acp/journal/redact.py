@@ -65,19 +65,12 @@ def find_events(tx: Transaction, holds: Callable[[str], bool], *, after: int = 0
     """The numbers of all events, of every stream, above `after` whose payload `holds` says yes to.
 
     It gets the payload's canonical JSON.
-
-    Raises:
-        DatabaseError: the file cannot be read.
     """
     return tuple(columns.integer(row[3]) for row in _payloads(tx, after) if holds(_text(row)))
 
 
 def stored_events(tx: Transaction) -> Iterator[StoredEvent]:
-    """Every event of every stream as it is stored, oldest first.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Every event of every stream as it is stored, oldest first."""
     for row in _payloads(tx, 0):
         blob = "" if row[6] is None else columns.text(row[6])
         found = cast("JsonObject", json.loads(_text(row)))
@@ -109,7 +102,6 @@ def plan_redaction(tx: Transaction, seqs: Sequence[int], mask: Mask) -> tuple[Pl
 
     Raises:
         RedactionError: an event could not be read afterwards.
-        DatabaseError: the file cannot be read.
     """
     rows = (tx.one(QUERIES["read_event"], {"seq": seq}) for seq in sorted(set(seqs)))
     return tuple(planned for row in rows if row is not None for planned in _plan(row, mask))

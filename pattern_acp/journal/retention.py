@@ -110,11 +110,7 @@ class OldContents(Struct, frozen=True):
 
 
 def old_sessions(tx: Transaction, *, before_ms: int) -> Iterator[OldSession]:
-    """Sessions that were deleted before a moment, with what of each nobody needs any more; those without are left out.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Sessions that were deleted before a moment and hold what nobody needs any more, with that."""
     needed = _needed_by_forks(tx, before_ms)
     for row in tx.all(QUERIES["deleted_before"], {"before_ms": before_ms}):
         session_id = SessionId(text(row[0]))
@@ -130,9 +126,6 @@ def sweep_session(tx: Transaction, session_id: SessionId, *, before_ms: int, at_
     """Take the words out of a session that was deleted before a moment; returns how many events lost any.
 
     What others need is looked up again, since a fork may have come back meanwhile.
-
-    Raises:
-        DatabaseError: the file cannot be written.
     """
     row = tx.one(QUERIES["deleted_session"], {"id": session_id})
     if row is None or integer(row[0]) >= before_ms:
@@ -192,11 +185,7 @@ def old_contents(
 
 
 def sweep_contents(tx: Transaction, *, before_ms: int, most_bytes: int, at_ms: int) -> int:
-    """Drop what `old_contents` finds now; returns how many contents went.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Drop what `old_contents` finds now; returns how many contents went."""
     digests = [
         digest for group in old_contents(tx, before_ms=before_ms, most_bytes=most_bytes) for digest in group.digests
     ]
@@ -212,7 +201,6 @@ def contents_of(tx: Transaction, session_id: str) -> frozenset[str]:
 
     Raises:
         DamagedEventError: an event cannot be read.
-        DatabaseError: the file cannot be read.
     """
     rows = tx.each(QUERIES["payloads_of_stream"], {"stream": session_id, "kinds": json.dumps(_FILE_KINDS)})
     stored = (stored_payload(*row).decode("utf-8", "surrogatepass") for row in rows)
@@ -220,11 +208,7 @@ def contents_of(tx: Transaction, session_id: str) -> frozenset[str]:
 
 
 def drop_unnamed(tx: Transaction, digests: Collection[str]) -> tuple[str, ...]:
-    """Drop those of some contents of files that no event names any more; returns them.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Drop those of some contents of files that no event names any more; returns them."""
     named, is_complete = _newest_naming(tx, frozenset()) if digests else ({}, True)
     gone = tuple(digest for digest in digests if digest not in named) if is_complete else ()
     drop_contents(tx, gone)
@@ -305,11 +289,7 @@ def unused_blobs(tx: Transaction) -> tuple[int, int]:
 
 
 def delete_unused_blobs(tx: Transaction) -> None:
-    """Delete them.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Delete them."""
     tx.execute(QUERIES["sweep_blobs"])
 
 
@@ -331,11 +311,7 @@ class StorageBreakdown(Struct, frozen=True):
 
 
 def storage_breakdown(tx: Transaction) -> StorageBreakdown:
-    """Sizes inside the file.
-
-    Raises:
-        DatabaseError: it cannot be read.
-    """
+    """Sizes inside the file."""
     row = tx.one(QUERIES["room_in_file"])
     return (
         StorageBreakdown(0, 0, 0)

@@ -148,39 +148,23 @@ def note_prompt(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int)
 
 
 def touch(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int) -> None:
-    """The session answered.
-
-    Raises:
-        MissingSessionError: there is no such session.
-    """
+    """The session answered. Raises MissingSessionError where there is no such session."""
     _expect_one(tx.execute(QUERIES["touch_session"], {"id": session_id, "at_ms": at_ms, "last_seq": seq}), session_id)
 
 
 def set_title(tx: Transaction, session_id: SessionId, title: str, *, seq: int, at_ms: int) -> None:
-    """Give the session a title.
-
-    Raises:
-        MissingSessionError: there is no such session.
-    """
+    """Give the session a title. Raises MissingSessionError where there is no such session."""
     _set(tx, session_id, QUERIES["set_title"], title, seq=seq, at_ms=at_ms)
 
 
 def newest_mode(tx: Transaction, cwd: str, persona: str) -> str | None:
-    """Return the mode of the session of a folder and persona that was used last; None when there was none.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Return the mode of the session of a folder and persona that was used last; None when there was none."""
     row = tx.one(QUERIES["newest_mode"], {"cwd_key": storable(cwd_key(cwd)), "persona": persona})
     return None if row is None else text(row[0])
 
 
 def newest_modes(tx: Transaction, persona: str) -> list[tuple[str, str]]:
-    """Return the folders in which a persona had sessions, as many as matter, with the mode of the last one in each.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Return the folders in which a persona had sessions, as many as matter, with the mode of the last one in each."""
     return [(text(row[0]), text(row[1])) for row in tx.all(QUERIES["newest_modes"], {"persona": persona})]
 
 
@@ -252,20 +236,12 @@ def mark_deleted(tx: Transaction, session_id: SessionId, *, seq: int, at_ms: int
 
 
 def mark_restored(tx: Transaction, session_id: SessionId, *, seq: int) -> None:
-    """The session is back.
-
-    Raises:
-        MissingSessionError: there is no such deleted session.
-    """
+    """The session is back. Raises MissingSessionError where there is no such deleted session."""
     _expect_one(tx.execute(QUERIES["restore_session"], {"id": session_id, "last_seq": seq}), session_id)
 
 
 def set_archived(tx: Transaction, session_id: SessionId, *, archived: bool, seq: int) -> None:
-    """Put the session away, or back into the list.
-
-    Raises:
-        MissingSessionError: there is no such session.
-    """
+    """Put the session away, or back into the list. Raises MissingSessionError where there is no such session."""
     params = {"id": session_id, "archived": int(archived), "last_seq": seq}
     _expect_one(tx.execute(QUERIES["archive_session"], params), session_id)
 
@@ -408,11 +384,7 @@ def session_state(tx: Transaction, session_id: SessionId) -> SessionState:
 
 
 def set_session_state(tx: Transaction, session_id: SessionId, state: SessionState) -> None:
-    """Store what follows from a session's events.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Store what follows from a session's events."""
     cwd = str(state["cwd"])
     params = {**state, "id": session_id, "cwd": storable(cwd), "cwd_key": storable(cwd_key(cwd))}
     tx.execute(QUERIES["set_session_state"], params)
@@ -460,11 +432,7 @@ class ListedSession(Struct, frozen=True):
 
 
 def with_details(tx: Transaction, rows: Sequence[SessionRow], asking: Holder, now_ms: int) -> list[ListedSession]:
-    """The rows with their details, as `asking`, this process, sees them.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The rows with their details, as `asking`, this process, sees them."""
     return [_listed(tx, row, asking, now_ms) for row in rows]
 
 
@@ -489,11 +457,7 @@ class PageWanted(Struct, frozen=True):
 
 
 def read_page(tx: Transaction, wanted: PageWanted) -> SessionPage:
-    """A page of the sessions of one constellation.
-
-    Raises:
-        BadCursorError: the cursor is not one of ours.
-    """
+    """A page of the sessions of one constellation. Raises BadCursorError where the cursor is not one of ours."""
     rows, cursor_after = list_sessions(
         tx, cwd=wanted.cwd, cursor=wanted.cursor, limit=PAGE_SIZE, archived=wanted.archived
     )

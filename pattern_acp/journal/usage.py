@@ -69,11 +69,7 @@ class SpentSoFar(Struct, frozen=True):
 def note_usage(
     tx: Transaction, session_id: SessionId, event: UsageReported, *, seq: int, at_ms: int, subagent: str = ""
 ) -> None:
-    """Keep what a request used, in the transaction of its event (rule R1).
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Keep what a request used, in the transaction of its event (rule R1)."""
     usage = event.usage
     tx.execute(
         QUERIES["store_usage"],
@@ -97,29 +93,17 @@ def note_usage(
 
 
 def usage_since(tx: Transaction, since_ms: int) -> Sequence[UsedOnce]:
-    """All requests since a moment, oldest first.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """All requests since a moment, oldest first."""
     return [_used(row) for row in tx.all(QUERIES["usage_since"], {"since_ms": since_ms})]
 
 
 def usage_of_session(tx: Transaction, session_id: SessionId) -> Sequence[UsedOnce]:
-    """All requests of a session, oldest first; what it shares with the one it was forked from is not its own.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """All requests of a session, oldest first; what it shares with the one it was forked from is not its own."""
     return [_used(row) for row in tx.all(QUERIES["usage_of_session"], {"session_id": session_id})]
 
 
 def spent_so_far(tx: Transaction, session_id: SessionId, turn_id: TurnId, since_ms: int) -> SpentSoFar:
-    """Sums over a turn, its session, and all sessions of all processes since a moment.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Sums over a turn, its session, and all sessions of all processes since a moment."""
     own = tx.one(QUERIES["spent_in_session"], {"session_id": session_id, "turn_id": turn_id}) or (0, 0, 0, 0)
     everywhere = tx.one(QUERIES["spent_since"], {"since_ms": since_ms}) or (0, 0)
     return SpentSoFar(
@@ -130,21 +114,13 @@ def spent_so_far(tx: Transaction, session_id: SessionId, turn_id: TurnId, since_
 
 
 def last_used(tx: Transaction, session_id: SessionId, model: str) -> Usage | None:
-    """Tokens of the newest request of a session to a model; None when there was none.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Tokens of the newest request of a session to a model; None when there was none."""
     row = tx.one(QUERIES["last_used"], {"session_id": session_id, "model": model})
     return None if row is None else Usage(*(integer(value) for value in row))
 
 
 def usual_output(tx: Transaction, session_id: SessionId, model: str) -> int | None:
-    """Tokens that the newest requests of a session to a model were answered with on average; None without any.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Tokens that the newest requests of a session to a model were answered with on average; None without any."""
     row = tx.one(QUERIES["usual_output"], {"session_id": session_id, "model": model, "count": _USUAL_REQUESTS})
     return None if row is None or row[0] is None else integer(row[0])
 
@@ -168,20 +144,12 @@ def _used(row: Row) -> UsedOnce:
 
 
 def count_skill_use(tx: Transaction, source: str, name: str, *, at_ms: int, seq: int) -> None:
-    """Count that the skill `name` of a source (its tier, with the name of its bundle) was loaded.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Count that the skill `name` of a source (its tier, with the name of its bundle) was loaded."""
     tx.execute(QUERIES["count_skill_use"], {"source": source, "name": name, "at_ms": at_ms, "seq": seq})
 
 
 def skill_uses(tx: Transaction) -> Mapping[tuple[str, str], int]:
-    """Count how often each skill was loaded, by source and name.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Count how often each skill was loaded, by source and name."""
     return {(text(row[0]), text(row[1])): integer(row[2]) for row in tx.all(QUERIES["list_skill_uses"])}
 
 
@@ -201,11 +169,7 @@ class Reservation(Struct, frozen=True):
 
 
 def reserve(tx: Transaction, reservation: Reservation, holder: Holder, now_ms: int) -> None:
-    """Set aside what a request is expected to use, until `settle`.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Set aside what a request is expected to use, until `settle`."""
     tx.execute(QUERIES["drop_reservations"], {"before_ms": now_ms - LONGEST_MS})
     tx.execute(
         QUERIES["reserve"],
@@ -222,11 +186,7 @@ def reserve(tx: Transaction, reservation: Reservation, holder: Holder, now_ms: i
 
 
 def settle(tx: Transaction, reservation_id: str) -> None:
-    """The request has ended; what it used is in the journal, or nothing.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """The request has ended; what it used is in the journal, or nothing."""
     tx.execute(QUERIES["settle"], {"id": reservation_id})
 
 
@@ -239,11 +199,7 @@ def reserved_now(
     *,
     is_alive: Callable[[int, str], bool] = is_running,
 ) -> SpentSoFar:
-    """The sums that processes that still run set aside in a turn, its session and everywhere.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The sums that processes that still run set aside in a turn, its session and everywhere."""
     sums = {"turn": Spent(), "session": Spent(), "all": Spent()}
     known: dict[str, bool] = {holder.holder: True}
     for row in tx.all(QUERIES["reservations"], {"since_ms": now_ms - LONGEST_MS}):

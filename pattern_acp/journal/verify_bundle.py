@@ -92,11 +92,7 @@ class _State:
 
 
 def parse_anchor(text: str) -> Anchor:
-    """The anchor in a text, which may hold other words around it.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The anchor in a text, which may hold other words around it. Raises ValueError where there is none."""
     found = re.search(r"(\S+):(\d+):([0-9a-f]{64})\b", text)
     if found is None:
         raise ValueError("An anchor reads SESSION:NUMBER:HASH, as `pattern-acp journal anchor` prints it.")

@@ -75,11 +75,7 @@ else:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it, however little the descriptor takes at once.
-
-    Raises:
-        OSError: the peer no longer reads.
-    """
+    """Write all of it, however little the descriptor takes at once. Raises OSError where the peer no longer reads."""
     rest = memoryview(data)
     while rest:
         try:

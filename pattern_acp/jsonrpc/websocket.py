@@ -130,11 +130,7 @@ class WebSocket:
         return self._messages.popleft()
 
     async def send_text(self, data: bytes) -> None:
-        """Send a text message of UTF-8.
-
-        Raises:
-            ConnectionClosedError: the connection is over.
-        """
+        """Send a text message of UTF-8. Raises ConnectionClosedError where the connection is over."""
         await self._send(data, is_text=True)
 
     async def send_binary(self, data: bytes) -> None:

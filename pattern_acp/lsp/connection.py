@@ -374,11 +374,7 @@ def _places(answer: object) -> tuple[CodeLocation, ...]:
 
 
 def _file_edits(edit: object) -> tuple[FileEdits, ...]:
-    """The replacements of an answer by file.
-
-    Raises:
-        LanguageServerError: it would do more than replace text.
-    """
+    """The replacements of an answer by file. Raises LanguageServerError where it would do more than replace text."""
     by_path: dict[str, list[TextEdit]] = {}
     if not isinstance(edit, types.WorkspaceEdit):
         return ()

@@ -197,21 +197,13 @@ def news_of(server: str, tool: RemoteTool, pins: Mapping[str, Pin]) -> News:
 
 
 def load_pins(tx: Transaction, server: str, identity: str) -> dict[str, Pin]:
-    """The pins of a server's tools, by name.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The pins of a server's tools, by name."""
     rows = tx.all(load_queries("pattern_acp.mcp_servers")["load_pins"], {"server": server, "identity": identity})
     return {str(tool): Pin(str(tool), str(digest), str(definition)) for tool, digest, definition in rows}
 
 
 def store_pin(tx: Transaction, server: str, identity: str, pin: Pin, *, seq: int, at_ms: int) -> None:
-    """Store the pin of a tool.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Store the pin of a tool."""
     values = {
         "server": server,
         "identity": identity,

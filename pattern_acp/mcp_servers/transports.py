@@ -267,11 +267,7 @@ async def running_server(settings: McpServerSettings, launch: LaunchContext) -> 
 
 
 def find_command(command: str, cwd: str, environment: Mapping[str, str]) -> str:
-    """Find the program that a command names, as its own process would.
-
-    Raises:
-        CannotStartError: there is none.
-    """
+    """Find the program that a command names, as its own process would. Raises CannotStartError where there is none."""
     path = next((value for name, value in environment.items() if name.upper() == "PATH"), "")
     found = shutil.which(command, path=path)
     if found is None and ("/" in command or "\\" in command):

@@ -139,11 +139,7 @@ def entry_facts(text: str, check_command: str) -> str:
 
 
 def load_entry(tx: Transaction, entry_id: str) -> ArchivalEntry:
-    """The entry of this id.
-
-    Raises:
-        EntryMissingError: there is none.
-    """
+    """The entry of this id. Raises EntryMissingError where there is none."""
     row = tx.one(_QUERIES["read_archival"], {"id": storable(entry_id)})
     if row is None:
         raise EntryMissingError(entry_id)
@@ -171,11 +167,7 @@ def find_same(tx: Transaction, scope: Scope, owner: str, text: str) -> ArchivalE
 
 
 def verify_entry(tx: Transaction, entry_id: str, *, verified_ms: int, seq: int) -> None:
-    """Note that the fact was found true at `verified_ms`.
-
-    Raises:
-        EntryMissingError: there is no such entry.
-    """
+    """Note that the fact was found true at `verified_ms`. Raises EntryMissingError where there is no such entry."""
     asked: dict[str, SqlValue] = {"id": storable(entry_id), "verified_ms": verified_ms, "seq": seq}
     if tx.execute(_QUERIES["verify_archival"], asked) != 1:
         raise EntryMissingError(entry_id)

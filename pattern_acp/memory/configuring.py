@@ -142,11 +142,7 @@ class ProposedMark(Struct, frozen=True):
 
 
 def propose_deletion(tx: Transaction, key: BlockKey) -> ProposedMark:
-    """Propose the deletion of the block with this key.
-
-    Raises:
-        BlockMissingError: there is no such block.
-    """
+    """Propose the deletion of the block with this key. Raises BlockMissingError where there is no such block."""
     row = tx.one(_QUERIES["find_block"], _named(key))
     if row is None:
         raise BlockMissingError(key.label)

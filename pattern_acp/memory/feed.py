@@ -257,11 +257,7 @@ class MemoryFeed:
         self._seen = -1
 
     async def subscribe(self, watch: Watch, since: Mapping[str, int] | None = None) -> Subscription:
-        """Begin to look on. What is there comes first; of blocks that `since` names, the writes after that version.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """Begin to look on. What is there comes first; of blocks that `since` names, the writes after that version."""
         subscription = Subscription(watch)
         before = {block_id: Known(version, None) for block_id, version in (since or {}).items()}
         events, known = await self._database.read(lambda tx: news(tx, watch, before))
@@ -294,11 +290,7 @@ class MemoryFeed:
                 self.unsubscribe(subscription, "shutdown")
 
     async def look(self) -> None:
-        """Look once, and let every subscriber know what it does not.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """Look once, and let every subscriber know what it does not."""
         subscriptions = tuple(self._subscriptions)
         asked = [(one, one.watch, dict(one.known)) for one in subscriptions]
         seen, has_lost = self._seen, any(one.has_lost for one in subscriptions)

@@ -96,11 +96,7 @@ class StoredHistory(Struct, frozen=True):
     """Those of the block's row; empty where it was not read."""
 
     def write(self, number: int) -> WriteData:
-        """One write.
-
-        Raises:
-            VersionError: there is none with this number.
-        """
+        """One write. Raises VersionError where there is none with this number."""
         if not 1 <= number <= self.head:
             raise VersionError(self.label, f"its versions are 1 to {self.head}; give one of them.")
         return self.writes[number - 1]
@@ -262,11 +258,7 @@ def texts_of_all_versions(history: StoredHistory) -> Iterator[str]:
 
 
 def whole_document(history: StoredHistory) -> BlockDocument:
-    """The document of the newest version, from whichever source is sound.
-
-    Raises:
-        BlockCorruptError: none is.
-    """
+    """The document of the newest version, from whichever source is sound. Raises BlockCorruptError where none is."""
     try:
         return archived_document(history)
     except BlockCorruptError:
@@ -372,11 +364,7 @@ def blame(history: StoredHistory) -> tuple[BlameSpan, ...]:
 
 
 def blame_by_replay(history: StoredHistory) -> tuple[BlameSpan, ...]:
-    """The same from the updates alone, which takes longer.
-
-    Raises:
-        BlockCorruptError: an update is damaged.
-    """
+    """The same from the updates alone, which takes longer. Raises BlockCorruptError where an update is damaged."""
     return _spans(_authors_by_replay(history))
 
 
@@ -488,7 +476,6 @@ async def run_on_history(
 
     Raises:
         BlockError: what `work` raises, or the history is damaged. The text of `block` was read, so it is sound.
-        DatabaseError: the constellation cannot be read.
     """
     try:
         if block.head_update > WORKER_WRITES:

@@ -109,11 +109,7 @@ class Indexer:
         hurried: bool = False,
         beside: str = "",
     ) -> tuple[QueryVector | None, T]:
-        """The vector of a query, as `query` has it, and the results of `look` with it, in one read where none waits.
-
-        Raises:
-            DatabaseError: the constellation cannot be read or written.
-        """
+        """The vector of a query, as `query` has it, and the results of `look` with it, in one read where none waits."""
         is_immediate = self._embedder.is_immediate
         early = await self._embed(text, hurried=hurried, beside=beside, waits=not is_immediate)
         if early is None:
@@ -138,9 +134,6 @@ class Indexer:
         and where several sessions talk, what one of them stores would be embedded in the turns of all others.
         `beside` is the source that the query leaves out, a session's own messages: it does not wait for those alone.
         Names of speakers are no part of the vector.
-
-        Raises:
-            DatabaseError: the constellation cannot be read or written.
         """
         if names_of(text):
             text = await self._database.read(lambda tx, query=text: without_speakers(tx, query))
@@ -175,7 +168,6 @@ class Indexer:
 
         Raises:
             EmbedderError: the embedder does not work now.
-            DatabaseError: the constellation cannot be read or written.
         """
         done = 0
         table = await self._open()
@@ -226,11 +218,7 @@ class Indexer:
                 await self.catch_up(FRESH)
 
     async def state(self) -> IndexState:
-        """Progress of the index.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """Progress of the index."""
         table = await self._open()
         waiting = await self._database.read(lambda tx: vectors.count_waiting(tx, table, 1_000_000))
         return IndexState(self._embedder.model.name, waiting, self._problem)

@@ -195,9 +195,6 @@ def index_memory(tx: Transaction) -> None:
     """Make every block and archival entry findable; what the index has of them already stays as it is.
 
     A block of which nothing is sound stays out.
-
-    Raises:
-        DatabaseError: the file cannot be written.
     """
     owners = [[row[0], row[1]] for row in tx.all(_QUERIES["block_owners"])]
     for row in tx.all(_QUERIES["list_blocks"], {"owners": json.dumps(owners)}):
@@ -227,11 +224,7 @@ def index_memory(tx: Transaction) -> None:
 
 
 def count_blocks(tx: Transaction) -> int:
-    """Number of blocks that were not deleted.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Number of blocks that were not deleted."""
     row = tx.one(_QUERIES["count_blocks"])
     return 0 if row is None else columns.integer(row[0])
 

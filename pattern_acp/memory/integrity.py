@@ -118,9 +118,6 @@ def damaged_blocks(tx: Transaction) -> tuple[int, tuple[str, ...], tuple[str, ..
     """Number of blocks, the labels of those that can be repaired, and a sentence for each that is lost.
 
     Those whose text is sound while their history is lost are not among them: `damaged_histories` has them.
-
-    Raises:
-        DatabaseError: the file cannot be read.
     """
     owners = _owners(tx)
     mendable = [damage.block.key.label for damage in find_damage(tx, owners, peer=_READING_PEER)]
@@ -146,11 +143,7 @@ def damaged_blocks(tx: Transaction) -> tuple[int, tuple[str, ...], tuple[str, ..
 def damaged_histories(
     tx: Transaction, *, peer: int = _READING_PEER
 ) -> tuple[tuple[OpenBlock, HistoryCorruptError], ...]:
-    """The blocks whose text is sound, and whose older versions nothing that is stored gives; and what is wrong.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The blocks whose text is sound, and whose older versions nothing that is stored gives; and what is wrong."""
     return lost_histories(tx, _owners(tx), peer=peer)
 
 
@@ -159,11 +152,7 @@ def _owners(tx: Transaction) -> list[tuple[Scope, str]]:
 
 
 def damaged_snapshots(tx: Transaction) -> Iterator[tuple[str, str]]:
-    """The labels of blocks, also of those that are deleted, with what is wrong with base, updates or archive.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The labels of blocks, also of those that are deleted, with what is wrong with base, updates or archive."""
     for block, _ in every_block(tx):
         try:
             problems = damaged_parts(read_history(tx, block))
@@ -191,11 +180,7 @@ class StoredRows(Struct, frozen=True):
 
 
 def stored_rows(tx: Transaction, only: Collection[str] | None = None) -> Iterator[StoredRows]:
-    """The rows of every block, or of those with the ids `only`, oldest first, one after the other.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The rows of every block, or of those with the ids `only`, oldest first, one after the other."""
     for block in _named(tx, "blocks", tx.all(_QUERIES["all_of_blocks"])):
         if only is None or block["id"] in only:
             asked = {"block_id": block["id"]}
@@ -215,11 +200,7 @@ def _hashed(update: bytes) -> str:
 
 
 def search_problem(tx: Transaction) -> str:
-    """Fault of the search index; empty when it matches the stored texts. Needs a transaction that writes.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Fault of the search index; empty when it matches the stored texts. Needs a transaction that writes."""
     try:
         tx.execute(_QUERIES["check_search"])
     except DatabaseCorruptError:
@@ -228,11 +209,7 @@ def search_problem(tx: Transaction) -> str:
 
 
 def rebuild_search(tx: Transaction) -> None:
-    """Write the search index again from the stored texts.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Write the search index again from the stored texts."""
     tx.execute(_QUERIES["rebuild_search"])
 
 

@@ -290,11 +290,7 @@ class _Reading(Struct):
 
 
 def read_syntax(line: str) -> CommandLine:
-    """The commands, redirections and features of `line`.
-
-    Raises:
-        ImportError: the grammar is not installed.
-    """
+    """The commands, redirections and features of `line`. Raises ImportError where the grammar is not installed."""
     root = _parser().parse(_plain_letters(line).encode("ascii")).root_node
     reading = _Reading(line)
     pending = [_Visit(root)]  # a stack, since nesting is as deep as the author of the line wants it

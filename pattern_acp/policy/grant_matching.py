@@ -85,7 +85,6 @@ def load_grants(tx: Transaction, session_id: SessionId, owner: GrantOwner = NOBO
 
     Raises:
         PolicyError: a row is not one that this version understands; nothing is allowed on a guess.
-        DatabaseError: the file cannot be read.
     """
     values = {"session_id": session_id, "project": owner.project, "persona": owner.persona}
     rows = tx.all(load_queries("pattern_acp.policy")["load_grants"], values)
@@ -150,11 +149,7 @@ class StoredGrant(Struct, frozen=True):
 
 
 def list_grants(tx: Transaction) -> list[StoredGrant]:
-    """Every grant and refusal in force, oldest first; those of kinds that this version does not know are left out.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Every grant and refusal in force, oldest first; those of kinds that this version does not know are left out."""
     found: list[StoredGrant] = []
     for row in tx.all(load_queries("pattern_acp.policy")["list_grants"]):
         number, session_id, effect, kind, pattern, created, lifetime, project, identity, persona = row
@@ -167,11 +162,7 @@ def list_grants(tx: Transaction) -> list[StoredGrant]:
 
 
 def revoke_grant(tx: Transaction, number: int, *, seq: int, at_ms: int) -> None:
-    """Take a grant back; `seq` is the event that records it.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Take a grant back; `seq` is the event that records it."""
     values = {"id": number, "revoked_ms": at_ms, "last_seq": seq}
     tx.execute(load_queries("pattern_acp.policy")["revoke_grant"], values)
 

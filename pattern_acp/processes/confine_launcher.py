@@ -119,11 +119,7 @@ class Kernel:
         self._library = ctypes.CDLL(None, use_errno=True)
 
     def call(self, name: str, *arguments: object) -> int:
-        """Call a function of the C library.
-
-        Raises:
-            OSError: it failed.
-        """
+        """Call a function of the C library. Raises OSError where it failed."""
         c = self._c
         converted = [c.c_long(each) if isinstance(each, int) else each for each in arguments]
         result = getattr(self._library, name)(*converted)
@@ -264,11 +260,7 @@ class Namespaces:
         self._leave(NEW_USER | NEW_MOUNTS | NEW_PROCESSES | NEW_IPC | network)
 
     def hold_network(self) -> None:
-        """Enter a network of our own, which others can join.
-
-        Raises:
-            OSError: the system does not allow it.
-        """
+        """Enter a network of our own, which others can join. Raises OSError where the system does not allow it."""
         self._leave(NEW_USER | NEW_NETWORK)
         self._raise_loopback()
         self._kernel.drop_capabilities(set())

@@ -136,11 +136,7 @@ class Confinement:
             return self._found
 
     def temporary_folder(self, name: str) -> str:
-        """Make a private folder for temporary files; blocks.
-
-        Raises:
-            OSError: it cannot be made.
-        """
+        """Make a private folder for temporary files; blocks. Raises OSError where it cannot be made."""
         folder = self._folder / "temp" / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(folder.resolve())

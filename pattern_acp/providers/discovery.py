@@ -191,11 +191,7 @@ def parse_models(body: bytes, name: str) -> FetchedModels:
 
 
 def parse_gemini_models(body: bytes, name: str) -> tuple[ListedModel, ...]:
-    """The models of Google's list that answer prompts.
-
-    Raises:
-        ProviderProtocolError: it is no such list.
-    """
+    """The models of Google's list that answer prompts. Raises ProviderProtocolError where it is no such list."""
     try:
         listed = msgspec.json.decode(body, type=_GeminiModels).models
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

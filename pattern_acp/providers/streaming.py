@@ -352,11 +352,7 @@ class ProviderWire(Protocol):
     """One vendor's format."""
 
     def encode(self, request: ProviderRequest) -> HttpRequest:
-        """The request as HTTP.
-
-        Raises:
-            ProviderRequestError: this wire cannot carry it.
-        """
+        """The request as HTTP. Raises ProviderRequestError where this wire cannot carry it."""
         ...
 
     def new_decoder(self, request: ProviderRequest) -> Decoder:
@@ -368,11 +364,7 @@ class StreamParser(Protocol):
     """Cuts the bytes of one answer into events; sans I/O."""
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """The events that these bytes complete.
-
-        Raises:
-            ValueError: the bytes are not in the framing.
-        """
+        """The events that these bytes complete. Raises ValueError where the bytes are not in the framing."""
         ...
 
     def end(self) -> list[SseEvent]:
@@ -406,11 +398,7 @@ class CountingWire(Protocol):
         ...
 
     def read_count(self, body: bytes) -> int:
-        """Read the tokens from an answer.
-
-        Raises:
-            ProviderProtocolError: it gives none.
-        """
+        """Read the tokens from an answer. Raises ProviderProtocolError where it gives none."""
         ...
 
 

@@ -174,11 +174,7 @@ def _carry_out(path: Path, wanted: Repair, now_ms: int) -> str:
 
 
 def check_rows(tx: Transaction) -> list[Finding]:
-    """Check a whole constellation that nobody uses, as `verify` does, all but its search index.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Check a whole constellation that nobody uses, as `verify` does, all but its search index."""
     problems = full_check(tx)
     found = [_outcome("Verified file", list(problems), "every page and index is sound")]
     if problems:
@@ -225,9 +221,6 @@ def _index_again(tx: Transaction) -> Sequence[IndexedCount]:
 
     Skills are indexed as sessions find them. Messages are left out: earlier versions indexed less of a session, and a
     turn that a failing disk stopped may lack a passage.
-
-    Raises:
-        DatabaseError: the file cannot be written.
     """
     newest = newest_entry(tx)
     index_memory(tx)
@@ -292,11 +285,7 @@ class CheckedSegments(Struct, frozen=True):
 
 
 def check_segments(generation: Path) -> CheckedSegments:
-    """Read a generation from end to end, with every value that a line names.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Read a generation from end to end, with every value that a line names. Raises OSError where it cannot be read."""
     reading, count, upto = SegmentReading(), 0, 0
     for segment in segments(generation):
         for number, line in enumerate(read_lines(segment, reading)):

@@ -89,9 +89,6 @@ def find_sweepable(path: Path, policy: RetentionPolicy) -> list[Sweepable]:
     """Everything that may be deleted around the constellation at `path`, with sizes.
 
     Never includes backups that the user asked for.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
     """
     workers = [
         Sweepable("worker folder", one.path, one.size, "left by a worker whose process has ended")
@@ -110,11 +107,7 @@ def find_sweepable(path: Path, policy: RetentionPolicy) -> list[Sweepable]:
 
 
 def gc_summary(path: Path, policy: RetentionPolicy) -> str:
-    """A sentence for the user when more could be freed than their notice limit; else empty.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
-    """
+    """A sentence for the user when more could be freed than their notice limit; else empty."""
     size = sum(one.size for one in find_sweepable(path, policy))
     if not policy.retention.tell_mb or size < policy.retention.tell_mb * MB:
         return ""
@@ -127,7 +120,6 @@ def sweep(path: Path, found: list[Sweepable], policy: RetentionPolicy) -> bool:
     What is inside the constellation is looked for again in the transaction that takes it, since others may be writing.
 
     Raises:
-        DatabaseError: the constellation cannot be written.
         OSError: a file cannot be deleted.
     """
     for one in found:

@@ -119,7 +119,6 @@ class SegmentExporter:
         it.
 
         Raises:
-            DatabaseError: the constellation cannot be read.
             OSError: a segment cannot be written.
         """
         with only_writer(self._path) as locked:

@@ -326,9 +326,6 @@ class Checkpoints:
 
         `turn_ended` says that a turn was only now ended, which has no checkpoint therefore. `undo` is called with a
         landing that was cut off.
-
-        Raises:
-            DatabaseError: the constellation cannot be read or written.
         """
         scope = self.scope
 

@@ -89,9 +89,6 @@ async def put_everything_back(
     """Put files and memory back, each as far as it can be. Text goes through `files`, the editor, where there is one.
 
     With `again`, a rewind that was cut off is finished: what is neither as it was nor as it should be is left alone.
-
-    Raises:
-        DatabaseError: the constellation cannot be read or written.
     """
     done: list[str] = []
     problems: list[str] = []
@@ -168,22 +165,14 @@ async def carry_out(
 
 
 async def finish_rewind(scope: RewindScope, started: RewindStarted) -> None:
-    """Finish a rewind that an error or an end of the process cut off.
-
-    Raises:
-        DatabaseError: the constellation cannot be read or written.
-    """
+    """Finish a rewind that an error or an end of the process cut off."""
     # Without the editor: it does not know the session yet.
     done = await put_everything_back(scope, started, None, again=True)
     await end_rewind(scope, started, done, note="> A rewind that was cut off has been finished.")
 
 
 async def put_file_back(scope: RewindScope, change: FileChange, files: FileSystem | None, *, again: bool) -> bool:
-    """Put a file back; True when it is now as it should be.
-
-    Raises:
-        WorkspaceError: it stays as it is, and why.
-    """
+    """Put a file back; True when it is now as it should be. Raises WorkspaceError where it stays as it is, and why."""
     if lost_words(change.path):
         raise WorkspaceError(f"{change.path} was not put back: {NAMELESS}.")
     roots, then = scope.policy.roots, change.after

@@ -226,7 +226,6 @@ async def fork_for(scope: RewindScope, target: Target, parts: Sequence[str]) -> 
 
     Raises:
         NothingInFrontError: there is no turn in front of it.
-        DatabaseError: the constellation cannot be written.
     """
     if target.fork_behind is None or CONVERSATION not in parts:
         return None

@@ -243,11 +243,7 @@ async def land(
 
 
 async def undo_landing(scope: RewindScope, started: LandingStarted) -> None:
-    """Put back what a landing wrote that was cut off, and record its end.
-
-    Raises:
-        DatabaseError: it could not be recorded.
-    """
+    """Put back what a landing wrote that was cut off, and record its end."""
     left: list[str] = []
     for change in started.files:
         now = (await anyio.to_thread.run_sync(capture_in_place, change.path)).state
@@ -319,11 +315,7 @@ def _merge(texts: Sequence[str], environment: Mapping[str, str]) -> str | _Marke
 
 
 def _refuse_unkept(checkpoints: Checkpoints, paths: Sequence[str], captured: Sequence[Captured]) -> None:
-    """Refuse a landing on anything that could not be put back.
-
-    Raises:
-        NotLandedError: there is such a path.
-    """
+    """Refuse a landing on anything that could not be put back. Raises NotLandedError where there is such a path."""
     for path in checkpoints.not_held(paths):
         raise NotLandedError(f"{path} is protected or lies outside the session's folders, so nothing was landed.")
     for path, before in zip(paths, captured, strict=True):
@@ -427,7 +419,6 @@ async def record_with_contents(
     """Record an event with the contents that it names, by their SHA-256, and do `beside` in the same transaction.
 
     Raises:
-        DatabaseError: it could not be recorded.
         BlockError: `beside` cannot be done; nothing was recorded.
     """
     now = scope.clock.now_ms()

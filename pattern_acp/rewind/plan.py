@@ -90,21 +90,13 @@ class BlockPlan(Struct, frozen=True):
 
 
 async def plan_blocks(scope: RewindScope, labels: Sequence[str], memory_from: int) -> tuple[BlockPlan, ...]:
-    """Plan the blocks with these labels; unchanged ones are left out.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
-    """
+    """Plan the blocks with these labels; unchanged ones are left out."""
     plans = [await _plan_block(scope, label, memory_from) for label in labels]
     return tuple(plan for plan in plans if plan is not None)
 
 
 async def take_back(scope: RewindScope, labels: Sequence[str], memory_from: int) -> list[str]:
-    """Put the blocks back; sentences about those that could not be.
-
-    Raises:
-        DatabaseError: the constellation cannot be written.
-    """
+    """Put the blocks back; sentences about those that could not be."""
     problems: list[str] = []
     for label in labels:
         try:
@@ -476,20 +468,12 @@ class RewindPlan(Struct, frozen=True):
 
 
 async def recorded_of(scope: RewindScope) -> list[Recorded]:
-    """The session's whole stream, behind what it shares with the session that it was forked from.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
-    """
+    """The session's whole stream, behind what it shares with the session that it was forked from."""
     return await scope.database.read(lambda tx: read_history(tx, scope.session_id))
 
 
 async def listed_of(scope: RewindScope) -> list[Recorded]:
-    """As `recorded_of`, with the checkpoint of the turn behind which a fork began, which follows what is shared.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
-    """
+    """As `recorded_of`, with the checkpoint of the turn behind which a fork began, which follows what is shared."""
     recorded = await recorded_of(scope)
     shared = [entry for entry in recorded if not entry.session_seq]
     if not shared:
@@ -506,11 +490,7 @@ async def listed_of(scope: RewindScope) -> list[Recorded]:
 
 
 async def plan_rewind(scope: RewindScope, recorded: Sequence[Recorded], target: Target) -> RewindPlan:
-    """Work out the changes that going back to `target` would make now.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
-    """
+    """Work out the changes that going back to `target` would make now."""
     lost, regained = turns_between(recorded, target.position)
     if target.fork_behind is not None:
         lost, regained = [], []
@@ -531,11 +511,7 @@ async def plan_rewind(scope: RewindScope, recorded: Sequence[Recorded], target: 
 
 
 async def diff_of(scope: RewindScope, change: FileChange) -> DiffContent | None:
-    """Diff of a planned change; None when one side is not text, is too long to show, or cannot be read.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
-    """
+    """Diff of a planned change; None when one side is not text, is too long to show, or cannot be read."""
     if change.before.size + change.after.size > DIFF_BYTES or "link" in {change.before.kind, change.after.kind}:
         return None
     captured = await anyio.to_thread.run_sync(capture_in_place, change.path)

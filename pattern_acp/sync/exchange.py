@@ -137,7 +137,6 @@ class MemoryExchange:
         Raises:
             SyncError: the folder or server cannot be used, or another window exchanges and does not come to an end.
             DeviceRevokedError: another device revoked this one.
-            DatabaseError: the constellation cannot be read or written.
         """
         async with _locked(self._database.path):
             names = await self._carrier.names()
@@ -178,11 +177,7 @@ class MemoryExchange:
         await self._peers(device)
 
     async def _peers(self, device: Device) -> dict[str, Peer]:
-        """The other devices by their names.
-
-        Raises:
-            DeviceRevokedError: this one was revoked.
-        """
+        """The other devices by their names. Raises DeviceRevokedError where this one was revoked."""
         peers = {peer.device: peer for peer in await self._database.read(peers_of)}
         if device.name in peers and peers[device.name].revoked:
             raise DeviceRevokedError
@@ -377,11 +372,7 @@ def _note_problem(tx: Transaction, device: str, problem: str) -> None:
 
 @asynccontextmanager
 async def _locked(constellation: Path) -> AsyncGenerator[None, None]:
-    """Hold the right to exchange this constellation.
-
-    Raises:
-        SyncError: another window has it for long.
-    """
+    """Hold the right to exchange this constellation. Raises SyncError where another window has it for long."""
     from filelock import FileLock, Timeout
 
     # A process that is killed gives it up, too.

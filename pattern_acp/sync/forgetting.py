@@ -120,11 +120,7 @@ class Following:
         self._forgetting = forgetting_in(database, clock, ids)
 
     async def run(self) -> tuple[int, list[str]]:
-        """Follow what is not followed yet: how many took something from here, and sentences about what is left.
-
-        Raises:
-            DatabaseError: the constellation cannot be read or written.
-        """
+        """Follow what is not followed yet: how many took something from here, and sentences about what is left."""
         count, notes = 0, list[str]()
         for record in await self._database.read(_records):
             if record.is_followed:

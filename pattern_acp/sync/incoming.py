@@ -89,7 +89,6 @@ def take_over(tx: Transaction, archive: ArchiveReader, sharing: Sharing, *, now_
     Raises:
         ArchiveDamagedError: a record is not sound; nothing was stored.
         NewerArchiveError: a newer pattern-acp wrote it.
-        DatabaseError: the constellation cannot be written.
     """
     report = ImportReport(cid_text(archive.root))
     _Following(tx, archive, sharing, now_ms, report).run()

@@ -105,11 +105,7 @@ class Changes(Struct, frozen=True):
 
 
 def read_changes(tx: Transaction, sharing: Sharing, after: int, mask: SecretMask | None) -> Changes:
-    """The changes behind an event; behind 0, all there is. `mask` takes secrets out of a text; None leaves them.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
-    """
+    """The changes behind an event; behind 0, all there is. `mask` takes secrets out of a text; None leaves them."""
     file = BytesIO()
     increment = _Increment(tx, file, sharing, after, mask)
     report = increment.run()
@@ -156,11 +152,7 @@ class _Increment(Export):
         return [one for seq, one in events if seq > after]
 
     def _deleted(self, key: BlockKey, block_id: str) -> Block:
-        """The deleted block of this id, of those that had the label.
-
-        Raises:
-            NothingDeletedError: there is none.
-        """
+        """The deleted block of this id, of those that had the label. Raises NothingDeletedError where there is none."""
         skip = 0
         while (mark := propose_restoration(self._tx, key, skip)).block.id != block_id:
             skip += 1

@@ -109,11 +109,7 @@ class Carrier(Protocol):
     """Moves segments between devices. It may lose, repeat, delay or mix them up; it must not be trusted."""
 
     async def names(self) -> Sequence[SegmentName]:
-        """The segments that are there.
-
-        Raises:
-            SyncError: it cannot be reached.
-        """
+        """The segments that are there. Raises SyncError where it cannot be reached."""
         ...
 
     async def fetch(self, name: SegmentName) -> bytes:
@@ -125,19 +121,11 @@ class Carrier(Protocol):
         ...
 
     async def put(self, name: SegmentName, content: bytes) -> None:
-        """Put a segment there, as a whole or not at all.
-
-        Raises:
-            SyncError: it cannot be put there.
-        """
+        """Put a segment there, as a whole or not at all. Raises SyncError where it cannot be put there."""
         ...
 
     async def remove(self, name: SegmentName) -> None:
-        """Remove a segment; one that is not there is removed already.
-
-        Raises:
-            SyncError: it cannot be removed.
-        """
+        """Remove a segment; one that is not there is removed already. Raises SyncError where it cannot be removed."""
         ...
 
     async def news(self) -> None:
@@ -161,11 +149,7 @@ def key_text(key: bytes) -> str:
 
 
 def read_key(text: str) -> bytes:
-    """The key of a text that `key_text` made.
-
-    Raises:
-        SyncKeyError: it is none, or was not copied as a whole.
-    """
+    """The key of a text that `key_text` made. Raises SyncKeyError where it is none, or was not copied as a whole."""
     try:
         content = bytes.fromhex("".join(text.split()).replace("-", ""))
     except ValueError:
@@ -258,11 +242,7 @@ class FolderCarrier:
         return self._last
 
     async def require_writable(self) -> None:
-        """Find out whether anything can be put there.
-
-        Raises:
-            SyncError: it can be read alone, or not at all.
-        """
+        """Find out whether anything can be put there. Raises SyncError where it can be read alone, or not at all."""
         if not await self._run(lambda: os.access(self._folder, os.W_OK | os.X_OK)):
             raise SyncError(
                 f"The folder {self._folder} of sync cannot be written to: what others wrote comes, and what is new "

@@ -125,9 +125,6 @@ def take_claims(
     """Claim targets for a session, those that another one has among them.
 
     With `renews`, its other claims are renewed, and those of whomever that ended are dropped.
-
-    Raises:
-        DatabaseError: the constellation cannot be written.
     """
     if renews:
         tx.execute(_QUERIES["drop_ended_claims"], {"before": now_ms - 24 * 60 * 60_000})

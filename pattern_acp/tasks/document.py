@@ -88,21 +88,13 @@ class TaskDocument:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """Every task, in the order of the list.
-
-        Raises:
-            NotATaskListError: an entry is no task.
-        """
+        """Every task, in the order of the list. Raises NotATaskListError where an entry is no task."""
         with self._converted():
             stored = cast("list[object]", self._tasks.get_deep_value())
         return tuple(self._read(entry) for entry in stored)
 
     def find(self, task_id: str) -> Task | None:
-        """The task of an id, or None.
-
-        Raises:
-            NotATaskListError: it cannot be read.
-        """
+        """The task of an id, or None. Raises NotATaskListError where it cannot be read."""
         found = self._map_of(task_id)
         if found is None:
             return None

@@ -46,9 +46,6 @@ def tasks_with(tx: Transaction, words: Forgotten, *, session: str = "") -> int:
     """Count the tasks in lists that hold a copy of the words, now or in their history.
 
     With `session`, only lists that this session has written to are looked at.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
     """
     return sum(_count(found, words) for found in _lists_with(tx, words, session))
 
@@ -57,9 +54,6 @@ def forget_in_tasks(tx: Transaction, words: Forgotten, *, at_ms: int, session: s
     """Take the words out of all tasks and their history, or out of lists that a session has written to.
 
     Returns the number that `tasks_with` counts.
-
-    Raises:
-        DatabaseError: the constellation cannot be written.
     """
     count = 0
     for found in _lists_with(tx, words, session):

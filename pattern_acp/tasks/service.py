@@ -83,29 +83,17 @@ class Tasks:
         self._holder = desk.holder or this_process(desk.stream)
 
     async def list(self, asked: TaskFilter) -> tuple[TaskRow, ...]:
-        """The tasks that fit, with what blocks them.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """The tasks that fit, with what blocks them."""
         if asked.is_impossible:
             return ()
         return await self._database.read(lambda tx: store.list_tasks(tx, self._desk.owners, asked))
 
     async def get(self, ref: str) -> Task:
-        """The task of a reference.
-
-        Raises:
-            TaskNotFoundError: there is none in sight.
-        """
+        """The task of a reference. Raises TaskNotFoundError where there is none in sight."""
         return await self._database.read(lambda tx: store.find_task(tx, self._desk.owners, ref))
 
     async def graph(self, asked: GraphQuery) -> TaskGraph:
-        """The tasks around one.
-
-        Raises:
-            TaskNotFoundError: there is none in sight.
-        """
+        """The tasks around one. Raises TaskNotFoundError where there is none in sight."""
         return await self._database.read(lambda tx: store.walk(tx, self._desk.owners, asked))
 
     async def shown(self, ref: str) -> TaskGraph:
@@ -130,11 +118,7 @@ class Tasks:
     async def create(
         self, title: str, patch: TaskPatch, *, scope: Scope = Scope.PROJECT, call_id: ToolCallId | None = None
     ) -> Task:
-        """Add a task with the fields of `patch`.
-
-        Raises:
-            TaskRefusedError: the title cannot be one.
-        """
+        """Add a task with the fields of `patch`. Raises TaskRefusedError where the title cannot be one."""
         return await self._write(lambda tx, writer: self._created(tx, title, patch, scope, writer), call_id)
 
     async def update(self, ref: str, patch: TaskPatch, *, call_id: ToolCallId | None = None) -> Task:
@@ -152,11 +136,7 @@ class Tasks:
     async def link(
         self, source: str, kind: LinkKind, target: str, *, remove: bool = False, call_id: ToolCallId | None = None
     ) -> Task:
-        """Add or remove a link; returns its source.
-
-        Raises:
-            TaskNotFoundError: one of them is not in sight.
-        """
+        """Add or remove a link; returns its source. Raises TaskNotFoundError where one of them is not in sight."""
         act = store.unlink_tasks if remove else store.link_tasks
         return await self._write(lambda tx, writer: act(tx, self._desk.owners, source, kind, target, writer), call_id)
 

@@ -284,7 +284,6 @@ def give_own_numbers(tx: Transaction, list_id: str, owner: tuple[Scope, str], wr
 
     Raises:
         NotATaskListError: the list is damaged.
-        DatabaseError: the file cannot be written.
     """
     taken = [text(row[0]) for row in tx.all(_QUERIES["with_taken_number"], {"id": list_id})]
     return tuple(
@@ -298,7 +297,6 @@ def settle_numbers(tx: Transaction, writer: TaskWriter) -> tuple[Task, ...]:
 
     Raises:
         NotATaskListError: a list is damaged.
-        DatabaseError: the file cannot be written.
     """
     return tuple(
         change_task(

@@ -30,21 +30,13 @@ class Agreement(Struct, frozen=True):
 
 
 def load_agreement(tx: Transaction, root: str) -> Agreement | None:
-    """Load the agreement about the folder `root`, an absolute path without symbolic links.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Load the agreement about the folder `root`, an absolute path without symbolic links."""
     row = tx.one(QUERIES["load_trust"], {"root": storable(root)})
     return Agreement(root, text(row[0]), _parts(text(row[1])), integer(row[2])) if row else None
 
 
 def list_agreements(tx: Transaction) -> tuple[Agreement, ...]:
-    """Every agreement, by folder.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Every agreement, by folder."""
     rows = tx.all(QUERIES["list_trust"])
     return tuple(Agreement(text(r[0]), text(r[1]), _parts(text(r[2])), integer(r[3])) for r in rows)
 
@@ -52,22 +44,14 @@ def list_agreements(tx: Transaction) -> tuple[Agreement, ...]:
 def store_agreement(
     tx: Transaction, root: str, digest: str, parts: Sequence[ProjectPart], *, seq: int, at_ms: int
 ) -> None:
-    """Keep what was agreed to, instead of an earlier agreement.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Keep what was agreed to, instead of an earlier agreement."""
     written = storable(msgspec.json.encode([_plain(part) for part in parts]).decode())
     values = {"root": storable(root), "digest": digest, "parts": written, "decided_ms": at_ms, "last_seq": seq}
     tx.execute(QUERIES["store_trust"], values)
 
 
 def remove_agreement(tx: Transaction, root: str) -> None:
-    """Take an agreement back; nothing happens when there is none.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Take an agreement back; nothing happens when there is none."""
     tx.execute(QUERIES["remove_trust"], {"root": storable(root)})
 
 

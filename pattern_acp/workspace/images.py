@@ -171,11 +171,7 @@ def _webp_size(data: bytes) -> tuple[int, int] | None:
 
 
 async def preview_of(part: ImagePart) -> ImagePart:
-    """Return a small picture of an image.
-
-    Raises:
-        ImageError: it cannot be read.
-    """
+    """Return a small picture of an image. Raises ImageError where it cannot be read."""
     return await anyio.to_thread.run_sync(partial(_preview, part))
 
 

@@ -279,11 +279,7 @@ class Jobs:
         return tuple(job for job in self._jobs.values() if job.state is JobState.EXITED and not job.end_told)
 
     def get(self, job_id: str) -> Job:
-        """The job of this id.
-
-        Raises:
-            WorkspaceError: there is none.
-        """
+        """The job of this id. Raises WorkspaceError where there is none."""
         job = self._jobs.get(job_id) or self._jobs.get(f"job{job_id}")
         if job is None:
             known = ", ".join(self._jobs) or "none"
@@ -291,11 +287,7 @@ class Jobs:
         return job
 
     async def start(self, request: CommandRequest, call_id: str = "") -> Job:
-        """Start a command in the background.
-
-        Raises:
-            WorkspaceError: it could not be started, or too many run.
-        """
+        """Start a command in the background. Raises WorkspaceError where it could not be started, or too many run."""
         self.check_room()
         async with AsyncExitStack() as stack:
             command = await stack.enter_async_context(self._terminal.start(request))
@@ -365,11 +357,7 @@ class Jobs:
                     await job.changed.wait()
 
     async def write(self, job: Job, data: bytes) -> None:
-        """Write to the command's input.
-
-        Raises:
-            InputClosedError: it takes none.
-        """
+        """Write to the command's input. Raises InputClosedError where it takes none."""
         typed = job.command.input if job.command is not None and job.is_running else None
         if typed is None:
             raise InputClosedError(f"{job.job_id} takes no input{'' if job.is_running else ': it has ended'}.")

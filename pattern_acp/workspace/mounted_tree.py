@@ -151,11 +151,7 @@ class LaunchedGit(Struct, frozen=True):
     def run(
         self, layers: Layers, words: Sequence[str], cwd: str, stdin: bytes = b""
     ) -> "subprocess.CompletedProcess[bytes]":
-        """Run a program.
-
-        Raises:
-            GitFailedError: it could not be started, or takes too long.
-        """
+        """Run a program. Raises GitFailedError where it could not be started, or takes too long."""
         profile = Profile(confines=False, network=True, layers=layers)
         try:
             command = self.confinement.prepare(profile, words, in_group=False)

@@ -327,11 +327,7 @@ class _Runner(Struct, frozen=True):
         return self.folder / "index"
 
     def __call__(self, cwd: str, *words: str, stdin: bytes = b"", copied_index: bool = False) -> bytes:
-        """Run git, and return its output.
-
-        Raises:
-            GitFailedError: it failed, and its reason.
-        """
+        """Run git, and return its output. Raises GitFailedError where it failed, and its reason."""
         own = {**_IDENTITY, "GIT_INDEX_FILE": str(self.index)} if copied_index else {}
         try:
             done = subprocess.run(  # noqa: S603  # git, with names after `--` or on stdin

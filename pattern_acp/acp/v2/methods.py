@@ -359,11 +359,7 @@ class UnstableMethods(SecondMethods):
         return self._elsewhere(session, context)
 
     async def list(self, request: schema.ListSessionsRequest, _context: RequestContext, /) -> object:
-        """session/list.
-
-        Raises:
-            RpcError: the filter is none that we know.
-        """
+        """session/list. Raises RpcError where the filter is none that we know."""
         if request.archived not in {None, *ARCHIVED}:
             raise RpcError(INVALID_PARAMS, f"`archived` takes one of {', '.join(ARCHIVED)}.")
         archived = asks_for_archived(request) if request.archived is None else ARCHIVED[request.archived]

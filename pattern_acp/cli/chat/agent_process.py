@@ -184,11 +184,7 @@ def agent_command(flags: Flags) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def open_agent(command: Sequence[str], environ: Mapping[str, str]) -> AsyncGenerator[AgentProcess, None]:
-    """Start the agent; it is gone when the context ends.
-
-    Raises:
-        AgentGoneError: it could not be started.
-    """
+    """Start the agent; it is gone when the context ends. Raises AgentGoneError where it could not be started."""
     agent = await _start(command, environ)
     try:
         async with anyio.create_task_group() as tasks:

@@ -185,11 +185,7 @@ class PlainAnswer:
         return self._on_screen
 
     def feed(self, text: str) -> None:
-        """See `Answer.feed`.
-
-        Raises:
-            OutputClosed: the reader went away.
-        """
+        """See `Answer.feed`. Raises OutputClosed where the reader went away."""
         arrived = self._line_ends + printable(text)
         shown = arrived.rstrip("\n")
         if not shown and not self._message_open:

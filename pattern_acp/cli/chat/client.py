@@ -64,11 +64,7 @@ class Terminals:
     async def create(
         self, command: str, args: Sequence[str], env: Mapping[str, str], cwd: str, output_limit: int | None
     ) -> str:
-        """Start a command; the terminal's id.
-
-        Raises:
-            RpcError: it could not be started.
-        """
+        """Start a command; the terminal's id. Raises RpcError where it could not be started."""
         limit = DEFAULT_OUTPUT_LIMIT if output_limit is None else output_limit
         request = CommandRequest(command_line(command, args), cwd, env, limit)
         started = await self._tasks.start(self._drive, request)

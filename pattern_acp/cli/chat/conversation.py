@@ -104,11 +104,7 @@ def read_piped(
 
 
 def read_images(paths: tuple[str, ...]) -> tuple[GivenImage, ...]:
-    """The images in these files.
-
-    Raises:
-        ChatError: one of them is missing, no image, or too large.
-    """
+    """The images in these files. Raises ChatError where one of them is missing, no image, or too large."""
     return tuple(_read(Path(path).expanduser().absolute()) for path in paths)
 
 
@@ -193,11 +189,7 @@ class Conversation(Struct):
             raise ChatError(f"The agent speaks version {answer.protocol_version} of ACP; this chat speaks version 1.")
 
     async def open(self, wanted: SessionToOpen) -> OpenedSession:
-        """Open the session that is wanted.
-
-        Raises:
-            ChatError: there is no such session, or the agent refuses.
-        """
+        """Open the session that is wanted. Raises ChatError where there is no such session, or the agent refuses."""
         if wanted.latest or wanted.session_id:
             return await self._reopen(wanted)
         answer = await self.request("session/new", _place(wanted.cwd), schema.NewSessionResponse)
@@ -214,11 +206,7 @@ class Conversation(Struct):
         return tuple(one for one in page.sessions if one.session_id != self.session_id)
 
     async def set_mode(self, mode: str) -> None:
-        """Choose a mode.
-
-        Raises:
-            ChatError: the agent refuses.
-        """
+        """Choose a mode. Raises ChatError where the agent refuses."""
         wanted = schema.SetModeRequest(session_id=self.session_id, mode_id=mode)
         await self.request("session/set_mode", wanted, schema.EmptyResponse)
 

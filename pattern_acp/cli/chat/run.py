@@ -111,11 +111,7 @@ def run(
 
 
 def with_piped(chat: Run) -> Run:
-    """The chat with what is piped in beside its prompt.
-
-    Raises:
-        ChatError: that can not be passed.
-    """
+    """The chat with what is piped in beside its prompt. Raises ChatError where that can not be passed."""
     given = read_piped(sys.stdin)
     # Late: mostly nothing is piped.
     from pattern_acp.commands.slash import command_in
@@ -140,11 +136,7 @@ def flags_of(chat: Run) -> Flags:
 
 
 def folder(given: str) -> str:
-    """The session's folder, absolute.
-
-    Raises:
-        ChatError: there is no such folder.
-    """
+    """The session's folder, absolute. Raises ChatError where there is no such folder."""
     path = Path(given).expanduser().absolute() if given else Path.cwd()
     if not path.is_dir():
         raise ChatError(f"There is no folder {path}; give an existing one with --cwd.")

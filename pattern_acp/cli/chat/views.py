@@ -25,11 +25,7 @@ def read_update(update: JsonObject) -> schema.SessionUpdate | None:
 
 
 def write_update(update: JsonObject) -> None:
-    """One update.
-
-    Raises:
-        OutputClosed: the reader went away.
-    """
+    """One update. Raises OutputClosed where the reader went away."""
     write_json(update)
 
 
@@ -71,11 +67,7 @@ class ChatView(Protocol):
         ...
 
     def ask(self, question: Question) -> None:
-        """Get a question answered.
-
-        Raises:
-            KeyboardInterrupt: the user cancels.
-        """
+        """Get a question answered. Raises KeyboardInterrupt where the user cancels."""
         ...
 
     def tick(self, *, cancelling: bool) -> None:

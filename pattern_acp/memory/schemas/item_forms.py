@@ -489,11 +489,7 @@ def check_tree(schema: TreeSchema, state: TreeState) -> None:
 
 
 def node_text(text: str) -> str:
-    """The text of one node.
-
-    Raises:
-        ContentError: it is empty, too long, or more than a line.
-    """
+    """The text of one node. Raises ContentError where it is empty, too long, or more than a line."""
     cleaned = text.strip().removeprefix("- ").strip()
     if not cleaned or "\n" in cleaned:
         raise ContentError("", "an entry of an outline is one line of text")

@@ -464,11 +464,7 @@ _NUMBER = re.compile(r"#?(\d+(?:\.\d+)*)\.?")
 
 
 def find_item(shown: Sequence[str], wanted: str) -> int:
-    """The place of the item that `wanted` names.
-
-    Raises:
-        ContentError: none is meant, or more than one.
-    """
+    """The place of the item that `wanted` names. Raises ContentError where none is meant, or more than one."""
     return _find(shown, [str(number) for number in range(1, len(shown) + 1)], wanted, "item")
 
 
@@ -504,11 +500,7 @@ def _find(texts: Sequence[str], numbers: Sequence[str], wanted: str, what: str) 
 
 
 def plan_field(field: FieldSpec, state: MapState, edit: ContentEdit, roots: Roots) -> _Planned:
-    """The steps of an edit of one field.
-
-    Raises:
-        ContentError: the field does not take such an edit or value.
-    """
+    """The steps of an edit of one field. Raises ContentError where the field does not take such an edit or value."""
     if field.kind is FieldKind.LIST:
         return _plan_field_list(field, state, edit, roots.list_field(field.name))
     if field.kind is FieldKind.COUNTER:

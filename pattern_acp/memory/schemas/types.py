@@ -145,11 +145,7 @@ def encode_schema(schema: BlockSchema) -> str:
 
 
 def decode_schema(stored: str) -> BlockSchema:
-    """The schema of a stored JSON.
-
-    Raises:
-        SchemaError: it is none that this version knows.
-    """
+    """The schema of a stored JSON. Raises SchemaError where it is none that this version knows."""
     if stored == TEXT_JSON:
         return TEXT
     try:
@@ -294,11 +290,7 @@ def read_value(field: FieldSpec, text: str) -> Scalar:
 
 
 def read_text(field: str, text: str) -> str:
-    """A text value; cleaned, so that it reads back as it was.
-
-    Raises:
-        ContentError: it is empty or too long.
-    """
+    """A text value; cleaned, so that it reads back as it was. Raises ContentError where it is empty or too long."""
     cleaned = clean(text)
     if not cleaned:
         raise ContentError(field, "must not be empty" if field else "an item must not be empty")

@@ -430,11 +430,7 @@ class OriginNotes:
         self._known: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     async def of(self, block: Block, writes: Mapping[int, str]) -> tuple[str, ...]:
-        """Return the notes on a block of which `writes` are from such data.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """Return the notes on a block of which `writes` are from such data."""
         version, notes = self._known.get(block.id, (0, ()))
         if version != block.head_update:
             notes = await self._worked_out(block, writes)

@@ -243,7 +243,6 @@ class MemoryForgetting:
         Raises:
             BlockError: there is nothing to forget, or it cannot be done, as `forget` says.
             RedactionError: see `forget`.
-            DatabaseError: the constellation cannot be read.
         """
         search = await self._search(label, passage)
         return (await self._database.read(lambda tx: self._prepare(tx, search, whole=passage is None))).taken
@@ -538,11 +537,7 @@ class MemoryForgetting:
 
 
 def begin_histories_anew(tx: Transaction, *, peer: int, at_ms: int) -> tuple[str, ...]:
-    """Let the histories that cannot be read, of blocks whose text is sound, begin again with it; the blocks' labels.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Let the histories that cannot be read, of blocks whose text is sound, begin again with it; the blocks' labels."""
     lost = damaged_histories(tx, peer=peer)
     for opened, _ in lost:
         anew, block = propose_beginning_anew(opened, peer=peer), opened.block
@@ -677,11 +672,7 @@ _OF_BLOCKS = ("id", "block_id", "source")
 
 
 def with_names(tx: Transaction, words: Forgotten, parameters: frozenset[str]) -> Forgotten:
-    """The same words, which leave alone what names things: `parameters` of tools, and folders of sessions.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """The same words, which leave alone what names things: `parameters` of tools, and folders of sessions."""
     folders = session_folders(tx)
     # Files are recorded where links lead to.
     return replace(words, folders=tuple({*folders, *map(os.path.realpath, folders)}), parameters=parameters)
@@ -691,9 +682,6 @@ def _places_with(tx: Transaction, words: Forgotten, known: Set[str]) -> tuple[st
     """List the places of `words`, a clause each, apart from histories and the rows of the blocks whose ids are `known`.
 
     Every table and every column that the schema has is looked at, so that a new one cannot be missed.
-
-    Raises:
-        DatabaseError: the file cannot be read.
     """
     found: list[str] = []
     seqs = find_events(tx, words.is_in)

@@ -269,7 +269,6 @@ async def preview_merge(
     Raises:
         ForkEndedError: the fork was merged or discarded before.
         BlockError: a history cannot be read.
-        DatabaseError: the constellation cannot be read.
     """
 
     def attempt(tx: Transaction) -> None:
@@ -294,11 +293,7 @@ def discard_fork(tx: Transaction, fork: MemoryFork, writing: WriteContext) -> No
 
 
 def discard_unused_forks(tx: Transaction, *, before_ms: int, at_ms: int, ids: IdFactory) -> int:
-    """Discard the forks whose sessions were all deleted before a moment; how many.
-
-    Raises:
-        DatabaseError: the file cannot be written.
-    """
+    """Discard the forks whose sessions were all deleted before a moment; how many."""
     unused = forks.unused_forks(tx, before_ms=before_ms)
     nobody = MemoryScope("", "", SessionId(CONSTELLATION_STREAM))
     discard_forks(tx, unused, WriteContext(nobody, PROGRAM, MemoryRules(), ids, READING_PEER, at_ms, NO_TEMPLATES))

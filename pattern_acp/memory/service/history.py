@@ -137,9 +137,6 @@ class MemoryHistory:
         """All blocks in sight with their newest writes: those of the owners in their order, then shared ones.
 
         Those that cannot be read or rebuilt are left out; `damaged` has them.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
         """
 
         def read(tx: Transaction) -> tuple[ListedBlock, ...]:
@@ -154,9 +151,6 @@ class MemoryHistory:
         """A sentence for each block in sight that cannot be read or rebuilt, or whose history cannot.
 
         It names the block and what to do.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
         """
 
         def read(tx: Transaction) -> tuple[str, ...]:
@@ -167,28 +161,16 @@ class MemoryHistory:
         return await self._database.read(read)
 
     async def deleted(self) -> tuple[Block, ...]:
-        """The blocks that can be restored, shared ones too, deleted last first; `updated_ms` is when.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """The blocks that can be restored, shared ones too, deleted last first; `updated_ms` is when."""
         owners = (*self._owners, (Scope.SHARED, shared_owner(self._owners)))
         return await self._database.read(lambda tx: list_deleted(tx, owners))
 
     async def elsewhere(self) -> tuple[Block, ...]:
-        """The shared blocks that are not attached here, which the user may attach.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """The shared blocks that are not attached here, which the user may attach."""
         return await self._database.read(lambda tx: unattached(tx, self._owners, visible_rows(tx, self._owners)))
 
     async def archive(self) -> tuple[ArchivedEntry, ...]:
-        """The archival entries of the owners, newest first, at most `ARCHIVE_LENGTH`, superseded ones too.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """The archival entries of the owners, newest first, at most `ARCHIVE_LENGTH`, superseded ones too."""
 
         def read(tx: Transaction) -> tuple[ArchivedEntry, ...]:
             own = list_entries(tx, self._owners, limit=ARCHIVE_LENGTH, with_superseded=True)
@@ -206,9 +188,6 @@ class MemoryHistory:
         """Every block in sight, with what does not agree in what is stored of it. Changes nothing.
 
         Last, under the label `archive`, the archival entries that are not what their events say, where there are any.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
         """
         # Late: what a check needs of the journal, nothing else does.
         from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
@@ -233,7 +212,6 @@ class MemoryHistory:
 
         Raises:
             BlockMissingError: there is no such block.
-            DatabaseError: the constellation cannot be read.
         """
         return await self._database.read(lambda tx: list_writes(tx, self._load(tx, label), before=before, limit=limit))
 
@@ -242,7 +220,6 @@ class MemoryHistory:
 
         Raises:
             BlockError: there is no such block or version, it was forgotten, or it is damaged.
-            DatabaseError: the constellation cannot be read.
         """
 
         def read(tx: Transaction) -> tuple[Block, Write]:
@@ -260,7 +237,6 @@ class MemoryHistory:
 
         Raises:
             BlockError: see `show`.
-            DatabaseError: the constellation cannot be read.
         """
         block = await self._database.read(lambda tx: self._load(tx, label))
         newer = block.head_update if new is None else new
@@ -272,7 +248,6 @@ class MemoryHistory:
 
         Raises:
             BlockError: there is no such block, or it is damaged.
-            DatabaseError: the constellation cannot be read.
         """
         block = await self._database.read(lambda tx: self._load(tx, label))
         lines = await run_on_history(self._database, block, blame_lines)
@@ -284,7 +259,6 @@ class MemoryHistory:
 
         Raises:
             BlockError: there is no such block, or it is damaged.
-            DatabaseError: the constellation cannot be read.
         """
         block = await self._database.read(lambda tx: self._load(tx, label))
         spans = await run_on_history(self._database, block, blame_range, start, end)

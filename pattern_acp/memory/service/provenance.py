@@ -67,11 +67,7 @@ class Mismatch(Struct, frozen=True):
 
 
 def mismatches(tx: Transaction, only: Collection[str] | None = None) -> Iterator[Mismatch]:
-    """Yield the differences between the journal and the rows of every block, or of those with the ids `only`.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Yield the differences between the journal and the rows of every block, or of those with the ids `only`."""
     blocks = tuple(stored_rows(tx, only))
     about: dict[str, list[Recorded]] = {rows.id: [] for rows in blocks}
     try:
@@ -87,11 +83,7 @@ def mismatches(tx: Transaction, only: Collection[str] | None = None) -> Iterator
 
 
 def archive_mismatches(tx: Transaction) -> Iterator[Mismatch]:
-    """Yield the differences between the journal and the rows of archival entries, traps, constraints and decisions.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Yield the differences between the journal and the rows of archival entries, traps, constraints and decisions."""
     entries, bound = ({str(row[key]): row for row in _rows(tx, table)} for table, key in _OF_ENTRIES)
     about: dict[str, list[Recorded]] = {}
     try:

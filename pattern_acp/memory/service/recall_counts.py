@@ -38,9 +38,6 @@ def count(tx: Transaction, counting: Counting, *, stream: str, turn_id: TurnId |
     """Count what a turn recalled and note the pairs it reported, with the event that says so.
 
     Only facts count; what is no fact, or gone meanwhile, is left out.
-
-    Raises:
-        DatabaseError: the file cannot be written.
     """
     pairs = counting.told
     names = names_of(tx, {*counting.recalled, *(one for pair in pairs for one in (pair.entry, pair.other))})
@@ -63,7 +60,6 @@ def count_again(tx: Transaction) -> None:
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be written.
     """
     recorded = [(entry, entry.event) for entry in read_everywhere(tx, MemoryRecalled)]
     events = [(entry, event) for entry, event in recorded if isinstance(event, MemoryRecalled)]
@@ -85,7 +81,6 @@ def plan_uncounting(tx: Transaction, is_forgotten: Callable[[Name], bool]) -> tu
 
     Raises:
         JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     form = encode(MemoryRecalled(None, ()))
 

@@ -84,11 +84,7 @@ class SessionSearch:
         """True once the embedder was too slow for a hurried search; who records it sets it back."""
 
     async def search(self, query: str, limit: int, narrowing: MemoryFilter) -> tuple[MemoryHit, ...]:
-        """See `MemoryAccess.search`.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """See `MemoryAccess.search`."""
         seen = self.in_context()
         filters = self._filters(narrowing)
         if seen is not None:

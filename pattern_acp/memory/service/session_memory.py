@@ -138,18 +138,11 @@ class ConstellationMemory:
         """See `MemoryAccess.blocks`. Creates the default blocks that do not exist yet.
 
         Blocks of which nothing sound is left are in `damaged` instead.
-
-        Raises:
-            DatabaseError: the constellation cannot be read or written.
         """
         return (await self.blocks_beside(lambda _: None))[1]
 
     async def blocks_beside(self, look: Callable[[Transaction], T]) -> tuple[T, tuple[MemoryBlockView, ...]]:
-        """Return the results of `look` and of `blocks` at the same moment: a request costs one read and not two.
-
-        Raises:
-            DatabaseError: the constellation cannot be read or written.
-        """
+        """Return the results of `look` and of `blocks` at the same moment: a request costs one read and not two."""
         isolation = self._rules.isolation
         found, (seen, damaged, touched, from_data) = await self._database.read(
             lambda tx: (look(tx), _visible(tx, self.owner, isolation))
@@ -205,7 +198,6 @@ class ConstellationMemory:
 
         Raises:
             BlockError: with a sentence for the model.
-            DatabaseError: the constellation cannot be read.
         """
         return (await self.preview_all((edit,))).changes[0]
 
@@ -215,7 +207,6 @@ class ConstellationMemory:
         Raises:
             BlockError: with a sentence for the model.
             ConfigError: a template file of the user cannot be used.
-            DatabaseError: the constellation cannot be written.
         """
         writing = self._writing(None, templates=await self._templates(edits), is_trial=True)
         based = self._based(edits)
@@ -260,11 +251,7 @@ class ConstellationMemory:
         return tuple(one.change for one in applied)
 
     async def search(self, query: str, limit: int, narrowing: MemoryFilter = EVERYTHING) -> tuple[MemoryHit, ...]:
-        """See `MemoryAccess.search`. This session's own messages are left out as far as the model has them before it.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """See `MemoryAccess.search`. This session's own messages are left out as far as the model sees them."""
         return await self.searching.search(query, limit, narrowing)
 
     def _based(self, edits: Sequence[MemoryEdit]) -> tuple[MemoryEdit, ...]:

@@ -34,11 +34,7 @@ class MemorySetup:
         return self._clock.now_ms()
 
     async def bound(self) -> tuple[PathNote, ...]:
-        """Traps, constraints and decisions of the persona and the project, also those that hold no longer.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """Traps, constraints and decisions of the persona and the project, also those that hold no longer."""
         return await self._database.read(lambda tx: bound_entries(tx, self._owner.sources))
 
     async def configure(self, label: str, setting: str, value: str) -> Block:
@@ -111,12 +107,7 @@ class MemorySetup:
         return await self._database.write(change)
 
     async def shares(self, label: str) -> tuple[Attachment, ...]:
-        """To whom a block is attached.
-
-        Raises:
-            BlockError: there is no such block.
-            DatabaseError: the constellation cannot be read.
-        """
+        """To whom a block is attached. Raises BlockError where there is no such block."""
         return await self._database.read(lambda tx: attachments(tx, self._own(tx, label).id))
 
     async def own(self, label: str) -> Block:
@@ -124,7 +115,6 @@ class MemorySetup:
 
         Raises:
             BlockError: there is no such block, or it is set up elsewhere.
-            DatabaseError: the constellation cannot be read.
         """
         return await self._database.read(lambda tx: self._own(tx, label))
 

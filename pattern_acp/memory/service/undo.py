@@ -154,11 +154,7 @@ class MemoryReverts:
         return await self._database.write(write)
 
     async def heal(self) -> tuple[str, ...]:
-        """Repair blocks of which stored parts are damaged while others are sound; their labels.
-
-        Raises:
-            DatabaseError: the constellation cannot be read or written.
-        """
+        """Repair blocks of which stored parts are damaged while others are sound; their labels."""
         owners, peer = self._scope.owners, self._scope.peer
         if not await self._database.read(lambda tx: find_damage(tx, owners, peer=peer)):
             return ()
