@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.clock import day_of, local_minute
 from pattern_acp.domain.untrusted_blocks import NOTHING, Section, harmless, untrusted_block
+from pattern_acp.memory.search_terms import STOP_WORDS
 
 MOST_RECALLED = 3
 """Things recalled for one prompt. Of more, hardly one in four had to do with it."""
@@ -87,8 +88,10 @@ class Recallable(Struct, frozen=True):
 
 
 def telling_words(terms: Collection[str]) -> tuple[str, ...]:
-    """Those of a prompt's words that say what it is about; a greeting has none."""
-    return tuple(term for term in terms if len(term) > 1 and stem_of(term) not in _SMALL_STEMS)
+    """Those of a prompt's words that say what it is about; a greeting has none, and no more has `and now?`."""
+    return tuple(
+        term for term in terms if len(term) > 1 and term not in STOP_WORDS and stem_of(term) not in _SMALL_STEMS
+    )
 
 
 def is_relevant(found: Recallable, telling: Collection[str]) -> bool:

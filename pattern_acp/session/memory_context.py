@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio.abc import TaskGroup
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pattern_acp.context import recall_budget
 from pattern_acp.context.builder import (
@@ -39,7 +41,7 @@ from pattern_acp.journal.sessions import has_earlier_session
 from pattern_acp.memory.blocks import Permission
 from pattern_acp.memory.feed import LaterWrite, writes_since
 from pattern_acp.memory.search_terms import query_terms
-from pattern_acp.memory.service.access import MemoryBlockView, MemoryFilter
+from pattern_acp.memory.service.access import MemoryBlockView, MemoryFilter, MemoryHit
 from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryScope, Writer
 from pattern_acp.memory.sharing import DamagedBlock
 from pattern_acp.memory.write_validation import Pair, SecretRule
@@ -210,6 +212,10 @@ async def write_files(session: "Session") -> None:
 logger = logging.getLogger(__name__)
 
 
+FRESH_SECONDS = 0.1
+"""Age up to which memory that a turn read at its beginning is that of its first request, too."""
+
+
 class RequestMemory(Struct, frozen=True):
     """Memory of the constellation, read at one moment."""
 
@@ -217,8 +223,12 @@ class RequestMemory(Struct, frozen=True):
     """True when words of the conversation were forgotten, so that it is read again."""
     views: tuple[MemoryView, ...] = ()
     """The memory that this request shows."""
-    repeats: tuple[str, ...] = ()
-    """Facts that say nearly the same, a sentence each, where they were asked for."""
+    untold: tuple[tuple[Pair, str], ...] = ()
+    """Facts that say nearly the same, with a sentence each, where they were asked for."""
+    at: float = 0.0
+    """Moment of the read, on the clock of the event loop, in seconds."""
+    writes: int = 0
+    """Count of the writes of this process before the read."""
 
 
 async def memory_of_request(
@@ -227,15 +237,20 @@ async def memory_of_request(
     *,
     asks_repeats: bool = False,
     beside: Callable[[Transaction], Callable[[], None]] | None = None,
+    before: RequestMemory | None = None,
 ) -> RequestMemory:
     """Memory as it is now, with all that a request has to know of the constellation, in one read.
 
-    `beside` reads something more, and returns what takes it in.
+    `beside` reads something more, and returns what takes it in. `before` was read in the same turn: nothing is read
+    again when that was a moment ago and this process has written nothing since.
     Damaged memory never stops a turn: the user learns it once a session.
 
     Raises:
         DatabaseError: the constellation cannot be read.
     """
+    at, writes = anyio.current_time(), session.constellation.database.writes
+    if before is not None and before.writes == writes and at - before.at <= FRESH_SECONDS:
+        return replace(before, was_forgotten=False)
     known, memory = session.state.redacted_seq, session.memory
 
     def look(tx: Transaction) -> tuple[int, tuple[tuple[Pair, str], ...], Callable[[], None] | None]:
@@ -255,13 +270,11 @@ async def memory_of_request(
             (await session.constellation.database.read(beside))()
         was_forgotten = await drop_forgotten(session)
         untold = await session.constellation.database.read(memory.repeats.untold) if asks_repeats else ()
-        repeats = memory.repeats.telling(untold) if asks_repeats else ()
-        return RequestMemory(was_forgotten, await _without_memory(session, turn_id, error), repeats)
+        return RequestMemory(was_forgotten, await _without_memory(session, turn_id, error), untold, at, writes)
     if take is not None:
         take()
-    repeats = memory.repeats.telling(untold) if asks_repeats else ()
     was_forgotten = await _drop(session, newest)
-    return RequestMemory(was_forgotten, await _views(session, turn_id, blocks), repeats)
+    return RequestMemory(was_forgotten, await _views(session, turn_id, blocks), untold, at, writes)
 
 
 async def _views(session: "Session", turn_id: TurnId, blocks: Sequence[MemoryBlockView]) -> tuple[MemoryView, ...]:
@@ -323,31 +336,67 @@ _RECALLED = MemoryFilter(kinds=("block", "archival", "user", "assistant", "task"
 """Not skills, which the model has a list of."""
 
 
-async def recall_for(session: "Session", turn_id: TurnId, message: Message, memory: Sequence[MemoryView]) -> Section:
-    """Recall memory for this prompt, beside the blocks that the model is shown; empty without any.
+class PromptRecall:
+    """A search of memory for a prompt, beside which its turn reads something else; empty without anything to find."""
 
-    Raises:
-        DatabaseError: it could not be recorded; the turn stops.
-    """
-    tokens = session.state.settings.memory.recall_tokens
-    # `offline` searches memory itself and shows it; it reads nothing of this.
-    if tokens == 0 or session.state.model.provider == "offline":
-        return NOTHING
-    recalled = await _find(session, message.words[:QUERY_CHARACTERS], tokens, memory)
-    if not recalled:
-        return NOTHING
-    session.memory.recalled([one.entry for one in recalled])
-    text = recall_budget.for_model(recalled)
-    query = " ".join(message.words.split())[:SHOWN_QUERY]
-    await show_search(
-        session,
-        turn_id,
-        "memory_recall",
-        recall_budget.recall_title(recalled),
-        {"query": query},
-        recall_budget.for_person(recalled),
-    )
-    return text
+    def __init__(self, session: "Session", prompt: Message) -> None:
+        """Nothing is searched where the settings or the model have no use for it, and for small talk."""
+        self._session = session
+        # `offline` searches memory itself and shows it; it reads nothing of this.
+        is_used = session.state.settings.memory.recall_tokens > 0 and session.state.model.provider != "offline"
+        self._query = prompt.words[:QUERY_CHARACTERS] if is_used else ""
+        self._telling = recall_budget.telling_words(query_terms(self._query))
+        self._hits: tuple[MemoryHit, ...] = ()
+        self._ended = anyio.Event()
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Search in a task of `tasks`, where there is something to search for."""
+        if self._telling:
+            tasks.start_soon(self._search)
+
+    async def _search(self) -> None:
+        session = self._session
+        try:
+            with anyio.move_on_after(session.constellation.recall_seconds) as in_time:
+                self._hits = await session.memory.search(self._query, CANDIDATES, _RECALLED)
+            if in_time.cancelled_caught:
+                logger.info("Recalling for a prompt took too long and was left out.")
+        except PatternError as error:
+            logger.warning("nothing was recalled for a prompt: %s", type(error).__name__)
+        finally:
+            self._ended.set()
+
+    async def show(self, turn_id: TurnId, prompt: Message, memory: Sequence[MemoryView]) -> Section:
+        """Show what was found, once the search has ended; nothing of the blocks of `memory` that the model is shown.
+
+        Raises:
+            DatabaseError: it could not be recorded; the turn stops.
+        """
+        if not self._telling:
+            return NOTHING
+        await self._ended.wait()
+        session = self._session
+        shown = {f"memory block {block.label}" for block in memory if block.is_shown}
+        found = [
+            Recallable(hit.source, hit.text, hit.at_ms, hit.words, hit.meaning, hit.place, hit.entry)
+            for hit in self._hits
+            if hit.source not in shown
+        ]
+        tokens = session.state.settings.memory.recall_tokens
+        recalled = recall_budget.choose(found, self._telling, tokens, self._query)
+        if not recalled:
+            return NOTHING
+        session.memory.recalled([one.entry for one in recalled])
+        query = " ".join(prompt.words.split())[:SHOWN_QUERY]
+        await show_search(
+            session,
+            turn_id,
+            "memory_recall",
+            recall_budget.recall_title(recalled),
+            {"query": query},
+            recall_budget.for_person(recalled),
+        )
+        return recall_budget.for_model(recalled)
 
 
 async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[str]) -> Section:
@@ -385,28 +434,6 @@ async def show_search(
         NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.MEMORY),
         NewEvent(ended, Actor.SYSTEM, Origin.MEMORY),
     )
-
-
-async def _find(session: "Session", query: str, tokens: int, memory: Sequence[MemoryView]) -> tuple[Recallable, ...]:
-    """Find memories to recall."""
-    telling = recall_budget.telling_words(query_terms(query))
-    if not telling:
-        return ()
-    try:
-        with anyio.move_on_after(session.constellation.recall_seconds):
-            shown = {f"memory block {block.label}" for block in memory if block.is_shown}
-            hits = await session.memory.search(query, CANDIDATES, _RECALLED)
-            found = [
-                Recallable(hit.source, hit.text, hit.at_ms, hit.words, hit.meaning, hit.place, hit.entry)
-                for hit in hits
-                if hit.source not in shown
-            ]
-            return recall_budget.choose(found, telling, tokens, query)
-    except PatternError as error:
-        logger.warning("nothing was recalled for a prompt: %s", type(error).__name__)
-        return ()
-    logger.info("Recalling for a prompt took too long and was left out.")
-    return ()
 
 
 async def reload_history(session: "Session") -> None:

@@ -59,11 +59,12 @@ from pattern_acp.session.instructions import add_waiting, note_changed_files, no
 from pattern_acp.session.jobs import ended_notices, job_notes
 from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.memory_context import (
+    PromptRecall,
+    RequestMemory,
     drop_forgotten,
     exchange_files,
     memory_changes,
     memory_of_request,
-    recall_for,
     reload_history,
     show_memory,
     tell_repeats,
@@ -576,8 +577,8 @@ async def _ask(session: Session, turn: Turn) -> TurnEnd:
             from pattern_acp.session.job_offers import JobOffers
 
             tools.work_ahead = JobOffers(session, tools)
-        recalled = () if turn.is_own else await _recall(session, turn.turn_id)
-        composer = _Composer(session, turn.turn_id, recalled)
+        composer = _Composer(session, turn)
+        await composer.recall()
         while True:
             window = composer.window = SessionWindow(session, turn.turn_id, model, composer.compose, budget, gate)
             loop = TurnLoop(
@@ -697,58 +698,72 @@ OWN_STAGES: tuple[Callable[[Session, Turn], Awaitable[TurnEnd | None]], ...] = (
 """Those of a turn that the agent begins itself."""
 
 
-async def _recall(session: Session, turn_id: TurnId) -> tuple[Section, ...]:
-    """Show the model its memory when that is due; what is reported of memory with every request of this turn."""
-    told: list[Section] = []
-    git: list[Section] = []
-
-    async def ask_git() -> None:
-        ask = session.constellation.git_status
-        status = await ask(session.state.cwd, GIT_SECONDS) if ask is not None else None
-        if status is not None:
-            git.append(note_section(f"Git when this turn began: {status.sentence()}."))
-
-    try:
-        async with anyio.create_task_group() as tasks:
-            # A process of its own, while memory is read.
-            tasks.start_soon(ask_git)
-            # Another window or a terminal may have allowed something, or taken it back.
-            beside = partial(look_at_grants, state=session.state, trust=session.trust)
-            views = (await memory_of_request(session, turn_id, beside=beside)).views
-            is_first, prompt = len(session.state.history) == 1, session.state.history[-1]
-            await show_memory(session, turn_id, views)
-            told.append(await catch_up_at_start(session, turn_id, views) if is_first else NOTHING)
-            told.append(await recall_for(session, turn_id, prompt, views))
-    except BaseExceptionGroup as group_error:
-        raise unwrap_exception_group(group_error) from group_error
-    # As it was when the turn began, so that the requests of one turn end alike.
-    began = note_section(f"This turn began on {local_moment(session.constellation.clock.now_ms())}.")
-    return tuple(filter(None, (began, *git, *told)))
-
-
 class _Composer:
     """Builds the requests of one turn from the conversation, and from memory as it is when each leaves."""
 
-    def __init__(self, session: Session, turn_id: TurnId, recalled: tuple[Section, ...]) -> None:
+    def __init__(self, session: Session, turn: Turn) -> None:
         self._session = session
-        self._turn_id = turn_id
-        self._recalled = recalled
+        self._turn_id = turn.turn_id
+        self._is_own = turn.is_own
+        self._recalled: tuple[Section, ...] = ()
+        """Sections that every request of this turn has."""
         self._memory: tuple[MemoryView, ...] = ()
+        self._read: RequestMemory | None = None
+        """Memory as it was read at the beginning, until the first request is built."""
         # `offline` shows nothing of it to a model; all others are reported with the first request of a turn.
         self._asks_repeats = session.state.model.provider != "offline"
         self.window: SessionWindow | None = None
         """The window of the model in use, which compacts the conversation when it is full."""
 
+    async def recall(self) -> None:
+        """Show the model its memory when that is due, and find what is reported with the requests of this turn.
+
+        Not for a turn of the agent's own, which has no prompt.
+        """
+        if self._is_own:
+            return
+        session, turn_id, state = self._session, self._turn_id, self._session.state
+        told: list[Section] = []
+        git: list[Section] = []
+
+        async def ask_git() -> None:
+            ask = session.constellation.git_status
+            status = await ask(state.cwd, GIT_SECONDS) if ask is not None else None
+            if status is not None:
+                git.append(note_section(f"Git when this turn began: {status.sentence()}."))
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                # A process of its own, while memory is read.
+                tasks.start_soon(ask_git)
+                recall = PromptRecall(session, state.history[-1])
+                recall.begin(tasks)
+                # Another window or a terminal may have allowed something, or taken it back.
+                beside = partial(look_at_grants, state=state, trust=session.trust)
+                read = await memory_of_request(session, turn_id, asks_repeats=self._asks_repeats, beside=beside)
+                self._read = read
+                is_first, prompt = len(state.history) == 1, state.history[-1]
+                await show_memory(session, turn_id, read.views)
+                told.append(await catch_up_at_start(session, turn_id, read.views) if is_first else NOTHING)
+                told.append(await recall.show(turn_id, prompt, read.views))
+        except BaseExceptionGroup as group_error:
+            raise unwrap_exception_group(group_error) from group_error
+        # As it was when the turn began, so that the requests of one turn end alike.
+        began = note_section(f"This turn began on {local_moment(session.constellation.clock.now_ms())}.")
+        self._recalled = tuple(filter(None, (began, *git, *told)))
+
     async def build(self, _history: Sequence[Message]) -> ProviderRequest:
         """Read memory and what waits for the model, and build the request that fits the window."""
         session, turn_id = self._session, self._turn_id
-        read = await memory_of_request(session, turn_id, asks_repeats=self._asks_repeats)
-        self._memory, self._asks_repeats = read.views, False
+        before, self._read = self._read, None
+        asks, self._asks_repeats = self._asks_repeats, False
+        read = await memory_of_request(session, turn_id, asks_repeats=asks, before=before)
+        self._memory = read.views
         if read.was_forgotten:
             # It was found before the words were forgotten, and may hold them.
             self._recalled = ()
-        if read.repeats:
-            self._recalled = (*self._recalled, await tell_repeats(session, turn_id, read.repeats))
+        if asks and (repeats := session.memory.repeats.telling(read.untold)):
+            self._recalled = (*self._recalled, await tell_repeats(session, turn_id, repeats))
         if session.state.waiting:
             await add_waiting(session, turn_id)
         # What the editor could not do is reported before the answer that builds on it.

@@ -42,6 +42,8 @@ def found(text: str = "The port is 5433.", *words: str, meaning: float | None = 
         "now commit the changes and push",
         "Fixing errors, trying again",
         "Could you review what you changed?",
+        "And now?",
+        "What about this?",
     ],
 )
 def test_a_greeting_says_nothing_that_could_be_looked_for(greeting: str):

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.domain.clock import TurnId
 from pattern_acp.memory.embeddings import HashedNgrams
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.memory_context import memory_of_request
 from tests.support.agent import running_agent
 from tests.support.scripts import calls, says
 
@@ -25,11 +27,15 @@ class CountedDatabase(Database):
         self.reads += 1
         return await self.inner.read(function)
 
+    @property
+    def writes(self) -> int:
+        return self.inner.writes
+
     async def write(self, function: Callable[[Transaction], T], *, quietly: bool = False) -> T:
         return await self.inner.write(function, quietly=quietly)
 
 
-async def test_a_later_turn_of_two_requests_reads_the_database_five_times():
+async def test_a_later_turn_of_two_requests_reads_the_database_four_times():
     read = calls("read_file", path="notes.txt")
     model = ScriptedProvider([says("Hello."), read, says("It says hello.")])
     async with running_agent(model, files={"notes.txt": "hello\n"}) as agent:
@@ -40,8 +46,23 @@ async def test_a_later_turn_of_two_requests_reads_the_database_five_times():
         before = counted.reads
         await agent.editor.prompt(session, "Read the notes about the staging database.")
         assert len(model.requests) == 3
-        # The lease, memory with words forgotten and standing permissions, what is recalled, and one for each request.
-        assert counted.reads - before == 5
+        # The lease; memory with words forgotten and standing permissions, which is that of the first request, too; what
+        # is recalled; and memory for the second request.
+        assert counted.reads - before == 4
+
+
+async def test_memory_that_a_turn_has_read_is_read_again_for_its_first_request_once_this_process_has_written():
+    async with running_agent(ScriptedProvider([says("Hello.")])) as agent:
+        shared = agent.sessions.constellation
+        counted = shared.database = CountedDatabase(shared.database)
+        session = agent.sessions.get(await agent.editor.open_session(str(agent.folder)))
+        counted.reads = 0
+        first = await memory_of_request(session, TurnId("turn"))
+        assert (await memory_of_request(session, TurnId("turn"), before=first)).views == first.views
+        before = counted.reads
+        await counted.write(lambda _: None)
+        assert (await memory_of_request(session, TurnId("turn"), before=first)).views == first.views
+        assert counted.reads == before + 1
 
 
 async def test_a_search_by_meaning_reads_once_whatever_capitalised_words_the_prompt_has():
