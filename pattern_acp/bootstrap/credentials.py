@@ -221,7 +221,7 @@ def exchange_once(
     method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, /
 ) -> TokenAnswer:
     """See `credentials.model.Exchange`."""
-    from pattern_acp.providers.http import exchange
+    from pattern_acp.providers.http_proxies import exchange
 
     try:
         return TokenAnswer(*exchange(method, url, headers, body, seconds, "The cloud's sign-in"))
@@ -232,7 +232,7 @@ def exchange_once(
 async def post_once(url: str, headers: Mapping[str, str], body: bytes, /) -> tuple[int, bytes]:
     """See `credentials.model.Post`. A connection of its own: sign-ins and renewals are rare."""
     try:
-        # In a worker thread, as everywhere: importing httpx takes 0.1 s, and certificates as much.
+        # In a worker thread, as everywhere: reading certificates takes 0.1 s.
         http = await anyio.to_thread.run_sync(_new_client, url)
     except ProviderError as error:
         raise SignInTransientError(error.sentence) from error

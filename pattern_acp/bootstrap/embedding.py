@@ -79,7 +79,7 @@ class ProviderPost:
         return self._http
 
     def _build(self) -> "HttpClient":
-        # httpx is not on the way to a session's first answer; the import lock lets two tasks do this at once.
+        # Late: HTTP is not on the way to a session's first answer; the import lock lets two tasks do this at once.
         from pattern_acp.providers.http import Deadlines, HttpClient
 
         return HttpClient(Deadlines(first_byte=IDLE_SECONDS, idle=IDLE_SECONDS), self._clock)

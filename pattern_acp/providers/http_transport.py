@@ -1,19 +1,25 @@
-"""HTTP/1.1 for httpx's client in less than half of its own transport's time (ADR 0030).
+"""HTTP/1.1 straight to the servers of models (docs/adr/0048-http-without-a-library.md).
 
-Owns: connections, their reuse and their end. Must not know: proxies, which httpx's own transport serves, and what a
-request means.
+Owns: connections, their reuse and their end, and the form of requests and answers. Must not know: proxies, the time
+that an answer may take, and what a request means.
 """
 
 import asyncio
-import re
+import base64
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import cast
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from enum import Enum, auto
+from functools import lru_cache
+from typing import NoReturn, cast
+from urllib.parse import quote, unquote, urlsplit
 
 import anyio
 import anyio.lowlevel
-import h11
-import httpx
+from msgspec import Struct
+
+from pattern_acp import __version__
+from pattern_acp.domain.errors import ProviderError
+from pattern_acp.providers.http_errors import ProviderConnectionError, ProviderRequestError
 
 JOINED_BYTES = 65_536
 """Longest body that is written together with the head of its request."""
@@ -21,60 +27,110 @@ JOINED_BYTES = 65_536
 READ_BUFFER_BYTES = 256 * 1024
 """More than this unread makes the connection stop reading until someone takes it."""
 
-_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,8}")
-"""The size of a chunk without extensions."""
-
 HEADER_BYTES = 100 * 1024
-"""The largest status line and headers of an answer; h11's own 16 kB is less than some gateways send."""
+"""The largest status line and headers of an answer, and the longest line of a chunk: some gateways send 20 kB."""
 
 EYEBALLS_SECONDS = 0.25
 """Time of trying an address before the next one is tried beside it (RFC 8305, section 5)."""
 
+WRITE_SECONDS = 60.0
+"""A request with images can be megabytes on a slow line."""
+
 MAX_IDLE = 20
 """Idle connections of one server."""
 
-_Origin = tuple[bytes, bytes, int | None]
+USUAL_HEADERS = {
+    "Accept": "*/*",
+    "Accept-Encoding": "gzip, deflate",
+    "Connection": "keep-alive",
+    "User-Agent": f"pattern-acp/{__version__}",
+}
+"""Sent unless a request has its own."""
+
+_PLAIN_URL = "%/:?#[]@!$&'()*+,;=~|"
+"""Characters of a path or query that are sent as they are, beside letters, digits and `_.-`."""
+
+_NAME_MARKS = frozenset("!#$%&'*+-.^_`|~")
+_HEXADECIMAL = b"0123456789abcdefABCDEF"
+
+_Origin = tuple[bool, str, int]
 
 
-class ReusingTransport(httpx.AsyncBaseTransport):
-    """Sends requests straight to their servers. For one event loop.
+class RawRequest(Struct, frozen=True):
+    """A request. `who` is the name of the server's owner, for sentences."""
+
+    method: str
+    who: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None = None
+
+
+class RawResponse(Struct, frozen=True):
+    """The answer of a server. `body` is still on its way, and packed if `content-encoding` says so."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By name in lower case."""
+    body: AsyncIterator[bytes]
+    """The pieces that the network brings.
+
+    Raises:
+        ProviderConnectionError: the connection broke.
+    """
+    close: Callable[[], Awaitable[None]]
+    """End the exchange, however much of the body was read."""
+
+
+class DirectTransport:
+    """Sends requests to their servers, without a proxy. For one event loop.
 
     Args:
         tls: for servers behind https; without it there are none.
+        connect_seconds: how long a connection may take to come about.
         idle_seconds: how long a connection may wait for its next request.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None, idle_seconds: float) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, connect_seconds: float, idle_seconds: float) -> None:
         self._tls = tls
+        self._connect_seconds = connect_seconds
         self._idle_seconds = idle_seconds
         self._idle: dict[_Origin, list[_Connection]] = {}
+        self._cookies: dict[_Origin, dict[str, str]] = {}
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """The response once its headers are there; its body is read from the connection as the caller asks for it.
+    async def send(self, request: RawRequest) -> RawResponse:
+        """The answer once its headers are there.
 
         Raises:
-            httpx.TransportError: the server cannot be reached, or what it sends is not HTTP.
+            ProviderConnectionError: the server cannot be reached, or the connection broke.
+            ProviderRequestError: the address or a header cannot be sent.
         """
-        url = request.url
-        origin = (url.raw_scheme, url.raw_host, url.port)
-        timeout: dict[str, float | None] = request.extensions.get("timeout", {})
+        try:
+            address = _address(request.url)
+            origin = address.origin
+            head = _encode_head(request, address, self._cookies.get(origin, {}))
+        except ValueError:
+            raise unsendable(request.who) from None
+        if address.is_safe and self._tls is None:
+            raise unsendable(request.who)
         while True:
             idle = self._idle_connection(origin)
-            connection = idle or await self._connect(request, timeout.get("connect"))
+            connection = idle or await self._connect(request.who, address)
             try:
-                head = await connection.exchange(request, timeout.get("write"))
+                found = await connection.exchange(request.who, head, request.body or b"")
                 break
             except BaseException as error:
                 connection.abort()
                 # Its server closed it as this request was on the way, and never heard it (RFC 9112, section 9.3.1).
-                if idle is None or not connection.is_silent or not isinstance(error, httpx.TransportError):
+                if idle is None or not connection.is_silent or not isinstance(error, ProviderConnectionError):
                     raise
-        return httpx.Response(
-            head.status_code,
-            headers=list(head.headers),
-            stream=_Body(connection, request, self._idle.setdefault(origin, [])),
-            extensions={"http_version": b"HTTP/" + head.http_version, "reason_phrase": bytes(head.reason)},
-        )
+        if found.cookies:
+            _take_cookies(found.cookies, self._cookies.setdefault(origin, {}))
+
+        async def close() -> None:
+            connection.finish(self._idle.setdefault(origin, []))
+
+        return RawResponse(found.status, found.headers, connection.body(), close)
 
     async def aclose(self) -> None:
         """Close the idle connections."""
@@ -93,105 +149,251 @@ class ReusingTransport(httpx.AsyncBaseTransport):
             connection.abort()
         return None
 
-    async def _connect(self, request: httpx.Request, seconds: float | None) -> "_Connection":
-        url = request.url
-        is_safe = url.scheme == "https" and self._tls is not None
-        if not is_safe and url.scheme != "http":
-            raise httpx.UnsupportedProtocol(f"No connection is made for {url.scheme!r}.", request=request)
-        host = url.raw_host.decode("ascii")
+    async def _connect(self, who: str, address: "_Address") -> "_Connection":
         try:
-            with anyio.fail_after(seconds):
+            with anyio.fail_after(self._connect_seconds):
                 _, connection = await asyncio.get_running_loop().create_connection(
                     _Connection,
-                    host,
-                    url.port or (443 if is_safe else 80),
-                    ssl=self._tls if is_safe else None,
-                    server_hostname=host if is_safe else None,
+                    address.host,
+                    address.port,
+                    ssl=self._tls if address.is_safe else None,
+                    server_hostname=address.host if address.is_safe else None,
                     happy_eyeballs_delay=EYEBALLS_SECONDS,
                 )
-        except TimeoutError as error:
-            raise httpx.ConnectTimeout(str(error), request=request) from error
         # A host that no name service could ever know is a ValueError of the IDNA codec.
         except (OSError, ValueError) as error:
-            raise httpx.ConnectError(str(error), request=request) from error
+            raise unreachable(who, address.host, error) from error
         return connection
 
 
-class ChunkJoiner:
-    """Joins the chunks of a body that one read brings, so that h11 reads one instead of hundreds.
+class _Address(Struct, frozen=True):
+    is_safe: bool
+    host: str
+    port: int
+    target: str
+    headers: Mapping[str, str]
+    """Headers that the address decides: the host, and a name and password."""
 
-    A chunk is joined only when all of it is there; everything else, and what is no chunk, continues as it came.
+    @property
+    def origin(self) -> _Origin:
+        return (self.is_safe, self.host, self.port)
+
+
+@lru_cache(maxsize=16)
+def _address(url: str) -> _Address:
+    """Take an address apart; each provider has one or two. ValueError if it cannot be asked."""
+    parts = urlsplit(url)
+    host = parts.hostname
+    if parts.scheme not in {"http", "https"} or not host or not url.isprintable():
+        raise ValueError(url)
+    if not host.isascii():
+        host = host.encode("idna").decode("ascii")
+    is_safe = parts.scheme == "https"
+    named = f"[{host}]" if ":" in host else host
+    headers = {"Host": named if parts.port is None else f"{named}:{parts.port}"}
+    if parts.username or parts.password:
+        pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode('ascii')}"
+    target = quote(parts.path or "/", safe=_PLAIN_URL)
+    if parts.query:
+        target += f"?{quote(parts.query, safe=_PLAIN_URL)}"
+    return _Address(is_safe, host, parts.port or (443 if is_safe else 80), target, headers)
+
+
+def _encode_head(request: RawRequest, address: _Address, cookies: Mapping[str, str]) -> bytes:
+    """Write the request line and the headers. ValueError for what cannot be in them."""
+    headers = {**address.headers, **USUAL_HEADERS}
+    if request.body is not None:
+        headers["Content-Length"] = str(len(request.body))
+    if cookies:
+        headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+    for name, value in request.headers.items():
+        if not name or not all(letter.isalnum() or letter in _NAME_MARKS for letter in name):
+            raise ValueError(name)
+        if not value.isprintable() or value != value.strip():
+            raise ValueError(name)
+    own = {name.lower() for name in request.headers}
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items() if name.lower() not in own]
+    lines += [f"{name}: {value}\r\n" for name, value in request.headers.items()]
+    return f"{request.method} {address.target} HTTP/1.1\r\n{''.join(lines)}\r\n".encode("ascii")
+
+
+def _take_cookies(lines: tuple[str, ...], cookies: dict[str, str]) -> None:
+    """Keep the cookies of a server for the same one, as gateways do that lead a client to the same machine again."""
+    for line in lines:
+        pair, *attributes = line.split(";")
+        name, is_pair, value = pair.strip().partition("=")
+        ends = any(each.strip().lower() == "max-age=0" for each in attributes)
+        if ends:
+            cookies.pop(name, None)
+        elif is_pair and name and line.isascii() and line.isprintable():
+            cookies[name] = value
+
+
+class _Place(Enum):
+    """The meaning of the next line of a body in chunks."""
+
+    SIZE = auto()
+    END_OF_CHUNK = auto()
+    TRAILER = auto()
+
+
+class BodyReader:
+    """Takes a body out of the bytes of a connection, whatever they are cut into; sans I/O.
+
+    Args:
+        length: its bytes; None where it lasts as long as the connection, or is in chunks.
+        in_chunks: whether it comes in chunks, each with its length.
     """
 
-    def __init__(self) -> None:
-        self._left = 0
-        """Bytes that are missing of the chunk whose beginning continued."""
-        self._line = b""
-        """The beginning of a line with a size that happened."""
-        self._is_over = False
+    rest: bytes
+    """Bytes behind the body."""
 
-    def join(self, data: bytes) -> bytes:
-        """The same body in fewer chunks."""
-        if self._is_over:
+    def __init__(self, length: int | None = None, *, in_chunks: bool = False) -> None:
+        self._in_chunks = in_chunks
+        self._missing = length or 0
+        """Bytes of the body, or of the chunk."""
+        self.lasts = length is None and not in_chunks
+        """True where it lasts as long as the connection."""
+        self.is_over = length == 0
+        self._place = _Place.SIZE
+        self._line: bytes = b""
+        """The beginning of a line whose end did not come yet."""
+        self.rest = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the part of `data` that belongs to the body.
+
+        Raises:
+            ValueError: it is not in chunks.
+        """
+        if self.lasts:
             return data
-        start = self._begun(data)
-        payload: list[bytes] = []
-        at = start
-        while at < len(data) and not self._is_over and not self._left and not self._line:
-            end = data.find(b"\r\n", at)
-            if end < 0:
-                self._line = data[at:]
-                break
-            stop = end + 2 + self._size(data[at:end])
-            if self._is_over:
-                break
-            if stop + 2 > len(data):
-                self._left = stop + 2 - len(data)
-                break
-            if data[stop : stop + 2] != b"\r\n":
-                # For h11 to say what is wrong.
-                self._is_over = True
-                break
-            payload.append(data[end + 2 : stop])
-            at = stop + 2
-        if len(payload) < 2:
-            return data
-        joined = b"".join(payload)
-        return b"%b%x\r\n%b\r\n%b" % (data[:start], len(joined), joined, data[at:])
+        if self.is_over:
+            self.rest += data
+            return b""
+        if self._in_chunks:
+            return self._feed_chunks(data)
+        content, self.rest = data[: self._missing], data[self._missing :]
+        self._missing -= len(content)
+        self.is_over = not self._missing
+        return content
 
-    def _begun(self, data: bytes) -> int:
-        """Return where the chunk ends whose beginning, or whose line, continued before."""
-        if self._line:
-            end = data.find(b"\n")
+    def _feed_chunks(self, data: bytes) -> bytes:
+        data, self._line = self._line + data, b""
+        pieces: list[bytes] = []
+        at = 0
+        while at < len(data) and not self.is_over:
+            if self._missing:
+                piece = data[at : at + self._missing]
+                pieces.append(piece)
+                at += len(piece)
+                self._missing -= len(piece)
+                continue
+            end = data.find(b"\n", at)
             if end < 0:
-                self._line += data
-                return len(data)
-            size = self._size((self._line + data[:end]).removesuffix(b"\r"))
-            self._line, self._left = b"", 0 if self._is_over else end + 1 + size + 2
-        taken = min(self._left, len(data))
-        self._left -= taken
-        return taken
+                self._line, at = data[at:], len(data)
+                if len(self._line) > HEADER_BYTES:
+                    raise ValueError("a line without an end")
+            else:
+                self._take_line(data[at:end].removesuffix(b"\r"))
+                at = end + 1
+        self.rest = data[at:]
+        return b"".join(pieces)
 
-    def _size(self, line: bytes) -> int:
-        """The size of a chunk; the last one, and a line that is none, end the joining."""
-        size = int(line, 16) if _CHUNK_SIZE.fullmatch(line) else 0
-        self._is_over = not size
-        return size
+    def _take_line(self, line: bytes) -> None:
+        if self._place is _Place.SIZE:
+            size = line.partition(b";")[0].strip(b" \t")
+            if not 0 < len(size) <= 16 or size.strip(_HEXADECIMAL):
+                raise ValueError("no size of a chunk")
+            self._missing = int(size, 16)
+            self._place = _Place.END_OF_CHUNK if self._missing else _Place.TRAILER
+        elif self._place is _Place.TRAILER:
+            self.is_over = not line
+        elif line:
+            raise ValueError("no end of a chunk")
+        else:
+            self._place = _Place.SIZE
+
+
+class Head(Struct, frozen=True):
+    """The status line and headers of an answer. `size`: their bytes."""
+
+    status: int
+    headers: Mapping[str, str]
+    cookies: tuple[str, ...]
+    body: BodyReader
+    lasts: bool
+    """True if the connection may serve another request behind this one."""
+    size: int
+
+
+def read_head(data: bytes) -> Head | None:
+    """The head at the beginning of `data`, None if it is not all there.
+
+    Raises:
+        ValueError: it is not HTTP/1.
+    """
+    ends = [place for end in (b"\n\r\n", b"\n\n") if (place := data.find(end)) >= 0]
+    if not ends:
+        if len(data) > HEADER_BYTES or not data.startswith(b"HTTP/1."[: len(data)]):
+            raise ValueError("no head")
+        return None
+    end = min(ends)
+    lines = data[:end].decode("latin-1").replace("\r\n", "\n").replace("\n ", " ").replace("\n\t", " ").split("\n")
+    version, _, reason = lines[0].partition(" ")
+    code = reason[:3]
+    if version not in {"HTTP/1.1", "HTTP/1.0"} or not (code.isascii() and code.isdigit() and len(code) == 3):
+        raise ValueError("no status line")
+    headers: dict[str, str] = {}
+    cookies: list[str] = []
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise ValueError("no header")
+        name, value = name.lower(), value.strip()
+        if name == "set-cookie":
+            cookies.append(value)
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    status = int(code)
+    body = _body_of(status, headers)
+    is_closing = "close" in headers.get("connection", "").lower()
+    lasts = version == "HTTP/1.1" and not is_closing and not body.lasts
+    return Head(status, headers, tuple(cookies), body, lasts, end + (2 if data[end + 1 : end + 2] == b"\n" else 3))
+
+
+def _body_of(status: int, headers: Mapping[str, str]) -> BodyReader:
+    """Return the reader of a body (RFC 9112, section 6.3)."""
+    if status < 200 or status in {204, 304}:
+        return BodyReader(0)
+    if "transfer-encoding" in headers:
+        if headers["transfer-encoding"].lower() != "chunked":
+            raise ValueError("no transfer encoding that is known")
+        return BodyReader(in_chunks=True)
+    if "content-length" in headers:
+        lengths = {each.strip() for each in headers["content-length"].split(",")}
+        length = lengths.pop()
+        if lengths or not (length.isascii() and length.isdigit()):
+            raise ValueError("no length")
+        return BodyReader(int(length))
+    return BodyReader()
 
 
 class _Connection(asyncio.Protocol):
     """One connection and the bytes that its server sent and nobody has read yet."""
 
     _transport: asyncio.Transport
+    _head: Head
 
     def __init__(self) -> None:
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEADER_BYTES)
+        self._who = ""
         self._unread: list[bytes] = []
         self._unread_bytes = 0
         self._ended = False
         self._error: Exception | None = None
         self._is_full = False
-        self._chunks: ChunkJoiner | None = None
+        self._begun = b""
+        """The part of the body that came with the head."""
         self.is_silent = True
         """True if nothing came since the last request."""
         self._change: asyncio.Future[None] | None = None
@@ -232,79 +434,75 @@ class _Connection(asyncio.Protocol):
         """Close it at once."""
         self._transport.abort()
 
-    async def exchange(self, request: httpx.Request, write_seconds: float | None) -> h11.Response:
-        """Send all of `request` and wait for the head of its answer."""
-        try:
-            sent = self._http.send(
-                h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
-            )
-            body = await request.aread()
-            content = self._http.send(h11.Data(body)) or b"" if body else b""
-            end = self._http.send(h11.EndOfMessage()) or b""
-        except h11.LocalProtocolError as error:
-            raise httpx.LocalProtocolError(str(error), request=request) from error
+    async def exchange(self, who: str, head: bytes, body: bytes) -> Head:
+        """Send a request and wait for the head of its answer."""
+        self._who = who
         # A long body is not copied for the sake of one write less.
-        pieces = (sent or b"", content, end)
-        for piece in pieces if len(content) > JOINED_BYTES else (b"".join(pieces),):
+        for piece in (head, body) if len(body) > JOINED_BYTES else (head + body,):
             self._transport.write(piece)
         try:
-            with anyio.fail_after(write_seconds):
+            with anyio.fail_after(WRITE_SECONDS):
                 # A server that refuses a request for its size answers, and may close, before it has read all of it.
                 while self._is_full and not self._unread and not self._ended:
                     await self._changed()
         except TimeoutError as error:
-            raise httpx.WriteTimeout(str(error), request=request) from error
+            raise broken(who) from error
+        received = b""
         while True:
-            event = await self._next_event(request)
-            if isinstance(event, h11.Response):
-                if (b"transfer-encoding", b"chunked") in event.headers:
-                    self._chunks = ChunkJoiner()
-                    # What came with the head is h11's already.
-                    self._chunks.join(bytes(self._http.trailing_data[0]))
-                return event
+            try:
+                found = read_head(received)
+            except ValueError as error:
+                raise broken(who) from error
+            if found is None:
+                received += await self._read() or self._cut()
+                continue
+            received = received[found.size :]
+            if found.status >= 200:
+                self._head, self._begun = found, received
+                return found
 
-    async def body(self, request: httpx.Request) -> AsyncGenerator[bytes, None]:
+    async def body(self) -> AsyncGenerator[bytes, None]:
         """The body in the pieces in which the network brought it, however many pieces its server made of it."""
-        event: object = None
-        while not isinstance(event, h11.EndOfMessage):
-            event = await self._next_event(request)
-            pieces: list[bytes] = []
-            while isinstance(event, h11.Data):
-                pieces.append(bytes(event.data))
-                event = self._event(request)
-            if pieces:
-                yield b"".join(pieces)
+        body, data = self._head.body, self._begun
+        while True:
+            try:
+                content = body.feed(data)
+            except ValueError as error:
+                raise broken(self._who) from error
+            if content:
+                yield content
+            if body.is_over:
+                return
+            data = await self._read()
+            if not data:
+                if not body.lasts:
+                    self._cut()
+                return
 
     def finish(self, idle: "list[_Connection]") -> None:
         """Put it with the idle ones where it can serve another request, and close it otherwise."""
-        http, self._chunks = self._http, None
-        is_over = http.our_state is http.their_state is h11.DONE and not http.trailing_data[0] and not self._is_full
-        if is_over and len(idle) < MAX_IDLE:
-            http.start_next_cycle()
+        body = self._head.body
+        if self._head.lasts and body.is_over and not body.rest and not self._is_full and len(idle) < MAX_IDLE:
             self.is_silent, self._idle_since = True, anyio.current_time()
             idle.append(self)
         else:
             self.abort()
 
-    async def _next_event(self, request: httpx.Request) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        while (event := self._event(request)) is h11.NEED_DATA:
-            if not self._unread and not self._ended:
-                await self._changed()
-            received, self._unread = b"".join(self._unread), []
-            if self._unread_bytes > READ_BUFFER_BYTES and not self._ended:
-                self._transport.resume_reading()
-            self._unread_bytes = 0
-            if not received and self._error is not None:
-                raise httpx.ReadError(str(self._error), request=request) from self._error
-            # No bytes are the end of the connection, for h11 as for us.
-            self._http.receive_data(received if self._chunks is None else self._chunks.join(received))
-        return event
+    async def _read(self) -> bytes:
+        """Return what came since the last read, or comes next; nothing once the server has ended the connection."""
+        while not self._unread and not self._ended:
+            await self._changed()
+        received = b"".join(self._unread)
+        self._unread.clear()
+        if self._unread_bytes > READ_BUFFER_BYTES and not self._ended:
+            self._transport.resume_reading()
+        self._unread_bytes = 0
+        if not received and self._error is not None:
+            raise broken(self._who) from self._error
+        return received
 
-    def _event(self, request: httpx.Request) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        try:
-            return self._http.next_event()
-        except h11.RemoteProtocolError as error:
-            raise httpx.RemoteProtocolError(str(error), request=request) from error
+    def _cut(self) -> NoReturn:
+        raise broken(self._who)
 
     async def _changed(self) -> None:
         self._change = asyncio.get_running_loop().create_future()
@@ -315,17 +513,25 @@ class _Connection(asyncio.Protocol):
             self._change.set_result(None)
 
 
-class _Body(httpx.AsyncByteStream):
-    def __init__(self, connection: _Connection, request: httpx.Request, idle: list[_Connection]) -> None:
-        self._connection = connection
-        self._request = request
-        self._idle = idle
-        self._is_closed = False
+def unreachable(who: str, host: str, error: Exception) -> ProviderError:
+    """The error of a connection that did not come about."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return ProviderConnectionError(
+            f"{who} cannot be reached safely: the certificate of {host} is not trusted. Check its base_url and the "
+            "clock; where a proxy of the network signs certificates, name its own one in SSL_CERT_FILE."
+        )
+    return ProviderConnectionError(
+        f"{who} cannot be reached at {host}; check the network, the proxy and the provider's base_url."
+    )
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._connection.body(self._request)
 
-    async def aclose(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self._connection.finish(self._idle)
+def broken(who: str) -> ProviderError:
+    """The error of a connection that broke, or on which something else than HTTP came."""
+    return ProviderConnectionError(f"The connection to {who} broke; try again.")
+
+
+def unsendable(who: str) -> ProviderError:
+    """The error of a request that cannot be written. Without what is wrong: that may be a key."""
+    return ProviderRequestError(
+        f"The address, key or headers of {who} hold characters that cannot be sent; check its configuration."
+    )

@@ -333,21 +333,21 @@ class KnownModels:
         await anyio.to_thread.run_sync(self._lists.save)
 
     async def find_local(self) -> None:
-        """Look for local servers, at most 0.3 s, and httpx's import when something listens."""
+        """Look for local servers, at most 0.3 s, and ask those that listen for their models."""
         candidates = [self._configured[server.name] for server in LOCAL_SERVERS]
         candidates = await listening_servers(candidates, LOCAL_SECONDS)
         if not candidates:
             self.local = ()
             return
         http = await self._http()
-        # After the client, whose import of httpx ran in a worker thread.
+        # After the client, which a worker thread imported.
         from pattern_acp.providers.discovery import find_local_servers
 
         self.local = await find_local_servers(http, candidates)
 
     async def _refresh_list(self, provider: ProviderSettings) -> None:
         http = await self._http()
-        # After the client, whose import of httpx ran in a worker thread.
+        # After the client, which a worker thread imported.
         from pattern_acp.providers.discovery import LIST_SECONDS, fetch_models
 
         with anyio.move_on_after(LIST_SECONDS):

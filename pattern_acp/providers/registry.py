@@ -1,8 +1,8 @@
 """All providers of the process.
 
-Owns: the provider of a name, the wire of a provider, and the shared HTTP client. httpx is imported at the first request
-or `warm`, in a worker thread, and a wire when a model of it is resolved; building this imports neither, since it is on
-the way to the first answer. Must not know: sessions.
+Owns: the provider of a name, the wire of a provider, and the shared HTTP client. The client is imported at the first
+request or `warm`, in a worker thread, and a wire when a model of it is resolved; building this imports neither, since
+it is on the way to the first answer. Must not know: sessions.
 """
 
 import threading
@@ -287,9 +287,9 @@ class Providers:
                 await self._models.first_list(qualified.partition("/")[0])
 
     def warm(self, qualified: str) -> None:
-        """Get ready for the first request to a model: httpx and its client, where the model is behind HTTP.
+        """Get ready for the first request to a model: the client, and certificates where the server is behind TLS.
 
-        Blocking (about 0.1 s), for a worker thread.
+        Blocking (about 0.1 s for certificates), for a worker thread.
         """
         settings = self._configured.get(qualified.partition("/")[0])
         if settings is not None and settings.wire in HTTP_WIRES:
@@ -342,7 +342,7 @@ class _SharedClient:
         self._http: HttpClient | None = None
 
     def built(self) -> "HttpClient":
-        """The client. Imports httpx, so it is for a worker thread; safe from any."""
+        """The client. Imports it, so this is for a worker thread; safe from any."""
         from pattern_acp.providers.http import Deadlines, HttpClient
 
         with self._lock:
@@ -358,7 +358,7 @@ class _SharedClient:
             return self._http
 
     async def ready(self) -> "HttpClient":
-        """The client; httpx is imported in a worker thread when nothing has done so yet."""
+        """The client; it is imported in a worker thread when nothing has done so yet."""
         return self._http or await anyio.to_thread.run_sync(self.built)
 
     async def aclose(self) -> None:

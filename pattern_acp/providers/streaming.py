@@ -264,7 +264,7 @@ class ContinuedText:
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    # At run time httpx is imported with the first client, in a worker thread (registry.py).
+    # At run time it is imported with the first client, in a worker thread (registry.py).
     from pattern_acp.providers.http import HttpClient, HttpResponse
 
 DRAIN_SECONDS = 0.1

@@ -100,8 +100,8 @@ def test_nothing_of_version_2_is_imported_for_a_client_of_version_1():
     assert [name for name in sorted(loaded) if name.startswith(("pattern_acp.acp.v2", "pattern_acp.acp.second"))] == []
 
 
-def test_the_first_request_imports_no_command_line_of_httpx():
-    loaded = modules_after("import pattern_acp.providers.http")
+def test_a_request_through_a_proxy_imports_no_command_line_of_httpx():
+    loaded = modules_after("import pattern_acp.providers.http_proxies")
     assert "httpx" in loaded
     assert loaded & {"click", "pygments", "rich", "httpx._main"} == set()
 

@@ -12,11 +12,19 @@ import pytest
 from pattern_acp import __version__
 from pattern_acp.acp.agent import AUTH_METHOD
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.providers.scripted import ScriptStep
+from tests.support.model_server import serve_models
 from tests.support.process import COMMAND, Launch, agent_environment, judge_conversation, running_process
 
 pytestmark = pytest.mark.e2e
 
 SECONDS = 50
+
+LATE_FOR_THE_FIRST_REQUEST = {
+    "certifi", "email", "filelock", "h11", "http", "httpcore", "httpx", "idna", "loro", "mcp", "pydantic",
+    "urllib.request",
+}  # fmt: skip
+"""Nothing on the way to the first request to a model may import these, nor the rest of that turn."""
 
 
 def call(number: int, method: str, **params: object) -> bytes:
@@ -60,6 +68,24 @@ async def test_the_process_that_was_started_serves_and_starts_no_copy_of_itself(
         tasks = Path(f"/proc/{agent.process.pid}/task")
         children = " ".join(children_of(task) for task in list_folder(tasks)).split()
         assert [command for command in map(command_of, children) if b"pattern_acp" in command] == []
+
+
+async def test_the_way_to_the_first_request_imports_no_library_that_it_does_not_need(tmp_path: Path):
+    home = tmp_path / "home"
+    home.mkdir()
+    async with serve_models([[ScriptStep(text="Hello.")]]) as server:
+        (home / "config.toml").write_text(
+            f'[providers.mine]\nwire = "anthropic"\nbase_url = "{server.url}"\n', encoding="utf-8"
+        )
+        # Python writes each import to standard error.
+        environment = {"PATTERN_ACP_MODEL": "mine/claude-sonnet-5", "PYTHONPROFILEIMPORTTIME": "1"}
+        async with running_process(Launch(home, (), environment)) as agent:
+            session = await agent.editor.open_session(str(tmp_path))
+            await agent.editor.prompt(session, "Hello")
+            imported = {line.rpartition("|")[2].strip() for line in agent.stderr().splitlines()}
+    assert len(server.requests) == 1
+    assert "pattern_acp.providers.http_transport" in imported
+    assert imported & LATE_FOR_THE_FIRST_REQUEST == set()
 
 
 def list_folder(folder: Path) -> list[Path]:

@@ -1,21 +1,30 @@
-"""The transport below httpx's client, over real connections to a server of raw bytes."""
+"""The transport to models' servers, over real connections to a server of raw bytes."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+import base64
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import pairwise
 
 import anyio
 import h11
-import httpx
 import pytest
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from pattern_acp.providers.http import DirectClient
-from pattern_acp.providers.http_transport import JOINED_BYTES, ChunkJoiner, ReusingTransport
+from pattern_acp.domain.errors import ProviderError
+from pattern_acp.providers.http_errors import ProviderConnectionError, ProviderRequestError
+from pattern_acp.providers.http_transport import (
+    JOINED_BYTES,
+    BodyReader,
+    DirectTransport,
+    RawRequest,
+    RawResponse,
+    read_head,
+)
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -40,7 +49,7 @@ class RawServer:
                     head = await reader.receive_until(b"\r\n\r\n", 65536)
                 except (anyio.IncompleteRead, anyio.BrokenResourceError):
                     return
-                self.heads.append(head.lower())
+                self.heads.append(head)
                 length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or b"0")
                 self.bodies.append(await reader.receive_exactly(length))
                 answer = self.answers.pop(0)
@@ -53,40 +62,109 @@ class RawServer:
         self.ended.set()
 
 
+async def text_of(answer: RawResponse) -> str:
+    """Read all and end the exchange."""
+    try:
+        return b"".join([piece async for piece in answer.body]).decode()
+    finally:
+        await answer.close()
+
+
+class Line:
+    """A transport, and a question that it can ask the server."""
+
+    def __init__(self, url: str, idle_seconds: float) -> None:
+        self.question = RawRequest("POST", "models", url, {}, b"question")
+        self.transport = DirectTransport(None, 5, idle_seconds)
+
+    async def ask(self, body: bytes = b"question", headers: Mapping[str, str] | None = None) -> str:
+        """Ask and return the answer's text."""
+        return await text_of(await self.begin(body, headers))
+
+    async def begin(self, body: bytes = b"question", headers: Mapping[str, str] | None = None) -> RawResponse:
+        """Ask and return the answer with its body unread."""
+        return await self.transport.send(replace(self.question, body=body, headers=headers or {}))
+
+
 @asynccontextmanager
-async def serving(
-    *answers: bytes | None, idle_seconds: float = 30
-) -> AsyncGenerator[tuple[RawServer, Callable[[], httpx.Request], httpx.AsyncClient], None]:
+async def serving(*answers: bytes | None, idle_seconds: float = 30) -> AsyncGenerator[tuple[RawServer, Line], None]:
     server = RawServer(answers)
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(partial(listener.serve, server.handle))
         url = f"http://127.0.0.1:{listener.extra_attributes[SocketAttribute.local_port]()}/v1"
-        async with DirectClient(httpx.Timeout(5), ReusingTransport(None, idle_seconds)) as client:
-            yield server, partial(client.build_request, "POST", url, content=b"question"), client
+        line = Line(url, idle_seconds)
+        yield server, line
+        await line.transport.aclose()
         tasks.cancel_scope.cancel()
 
 
-async def test_a_cookie_that_a_server_sets_comes_back_with_every_request_behind_it():
-    with_cookie = HELLO.replace(b"\r\n", b"\r\nSet-Cookie: place=7; Path=/\r\n", 1)
-    async with serving(HELLO, with_cookie, HELLO, HELLO) as (server, request, client):
-        for _ in range(4):
-            await client.send(request())
-    assert [b"\r\ncookie: place=7" in head for head in server.heads] == [False, False, True, True]
+async def test_a_cookie_that_a_server_sets_comes_back_until_it_is_taken_back():
+    def setting(cookie: bytes) -> bytes:
+        return HELLO.replace(b"\r\n", b"\r\nSet-Cookie: %b\r\n" % cookie, 1)
+
+    answers = (HELLO, setting(b"place=7; Path=/"), HELLO, setting(b"place=; Max-Age=0"), HELLO)
+    async with serving(*answers) as (server, line):
+        for _ in answers:
+            await line.ask()
+    assert [b"\r\nCookie: place=7" in head for head in server.heads] == [False, False, True, True, False]
+
+
+async def test_a_request_names_its_host_and_length_and_has_the_headers_it_was_given():
+    async with serving(HELLO) as (server, line):
+        await line.ask(b"four", {"x-api-key": "k-1", "user-agent": "mine"})
+    lines = server.heads[0].decode().split("\r\n")
+    host = line.question.url.removeprefix("http://").removesuffix("/v1")
+    assert lines[0] == "POST /v1 HTTP/1.1"
+    assert {f"Host: {host}", "Content-Length: 4", "x-api-key: k-1", "user-agent: mine"} <= set(lines)
+    assert [line for line in lines if line.lower().startswith("user-agent")] == ["user-agent: mine"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "target"),
+    [
+        ("", b"/v1"),
+        ("/models?limit=10&after=a%20b", b"/v1/models?limit=10&after=a%20b"),
+        ("/a b/\u00fc#part", b"/v1/a%20b/%C3%BC"),
+        (":generate?alt=sse", b"/v1:generate?alt=sse"),
+    ],
+)
+async def test_an_address_is_asked_for_as_it_was_written_and_escaped_where_it_must_be(ending: str, target: bytes):
+    async with serving(HELLO) as (server, line):
+        line.question = replace(line.question, url=line.question.url + ending)
+        await line.ask()
+    assert server.heads[0].startswith(b"POST %b HTTP/1.1\r\n" % target)
+
+
+async def test_a_name_and_password_in_an_address_go_into_a_header():
+    async with serving(HELLO) as (server, line):
+        line.question = replace(line.question, url=line.question.url.replace("//", "//me:p%40ss@"))
+        await line.ask()
+    assert b"\r\nAuthorization: Basic %b" % base64.b64encode(b"me:p@ss") in server.heads[0]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"x-api-key": "k\r\nEvil: 1"}, {"x-api-key": "k\u00fc"}, {"x-api-key": " k"}, {"two words": "k"}, {"": "k"}],
+)
+async def test_a_header_that_cannot_be_sent_is_an_error_without_its_words(headers: dict[str, str]):
+    async with serving(HELLO) as (server, line):
+        with pytest.raises(ProviderRequestError, match="cannot be sent") as caught:
+            await line.ask(headers=headers)
+    assert ("k" in caught.value.sentence.split(), server.heads) == (False, [])
 
 
 @pytest.mark.parametrize("size", [JOINED_BYTES, JOINED_BYTES + 1, 5_000_000])
 async def test_a_body_of_any_length_comes_whole_behind_its_head(size: int):
-    async with serving(HELLO, HELLO) as (server, request, client):
+    async with serving(HELLO, HELLO) as (server, line):
         content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
         for body in (content, b"short"):
-            answer = await client.send(client.build_request("POST", request().url, content=body))
-            assert answer.text == "hello"
+            assert await line.ask(body) == "hello"
     assert (server.connections, server.bodies) == (1, [content, b"short"])
 
 
 async def test_requests_share_a_connection():
-    async with serving(HELLO, CHUNKED + b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", HELLO) as (server, request, client):
-        answers = [(await client.send(request())).text for _ in range(3)]
+    async with serving(HELLO, CHUNKED + b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", HELLO) as (server, line):
+        answers = [await line.ask() for _ in range(3)]
     assert answers == ["hello"] * 3
     assert (server.connections, server.bodies) == (1, [b"question"] * 3)
 
@@ -101,90 +179,110 @@ async def test_requests_share_a_connection():
     ids=["close", "HTTP/1.0", "more than was asked"],
 )
 async def test_a_connection_that_cannot_be_trusted_with_another_request_gets_none(answer: bytes):
-    async with serving(answer, HELLO) as (server, request, client):
-        assert [(await client.send(request())).text for _ in range(2)] == ["hello"] * 2
+    async with serving(answer, HELLO) as (server, line):
+        assert [await line.ask() for _ in range(2)] == ["hello"] * 2
     assert server.connections == 2
 
 
 async def test_an_idle_connection_that_its_server_closed_is_not_used():
-    async with serving(HELLO, None, HELLO) as (server, request, client):
-        await client.send(request())
+    async with serving(HELLO, None, HELLO) as (server, line):
+        await line.ask()
         await server.ended.wait()
         await anyio.wait_all_tasks_blocked()
-        assert (await client.send(request())).text == "hello"
+        assert await line.ask() == "hello"
     assert server.connections == 2
 
 
 async def test_a_request_that_crosses_the_end_of_its_connection_is_sent_on_another():
-    async with serving(HELLO, None, HELLO) as (server, request, client):
-        assert [(await client.send(request())).text for _ in range(2)] == ["hello"] * 2
+    async with serving(HELLO, None, HELLO) as (server, line):
+        assert [await line.ask() for _ in range(2)] == ["hello"] * 2
     assert server.connections == 2
 
 
 async def test_a_connection_that_was_idle_for_too_long_is_not_used():
-    async with serving(HELLO, HELLO, idle_seconds=-1) as (server, request, client):
-        assert [(await client.send(request())).text for _ in range(2)] == ["hello"] * 2
+    async with serving(HELLO, HELLO, idle_seconds=-1) as (server, line):
+        assert [await line.ask() for _ in range(2)] == ["hello"] * 2
     assert server.connections == 2
 
 
 async def test_an_answer_that_is_not_read_to_its_end_ends_its_connection():
-    async with serving(CHUNKED + b"2\r\nhe\r\n", HELLO) as (server, request, client):
-        begun = await client.send(request(), stream=True)
-        assert await anext(begun.aiter_raw()) == b"he"
-        await begun.aclose()
-        assert (await client.send(request())).text == "hello"
+    async with serving(CHUNKED + b"2\r\nhe\r\n", HELLO) as (server, line):
+        begun = await line.begin()
+        assert await anext(begun.body) == b"he"
+        await begun.close()
+        assert await line.ask() == "hello"
     assert server.connections == 2
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=12))
 async def test_chunks_of_one_read_come_as_one_piece(chunks: list[bytes]):
     body = b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in chunks)
-    async with serving(CHUNKED + body + b"0\r\n\r\n") as (_, request, client):
-        answer = await client.send(request(), stream=True)
-        pieces = [piece async for piece in answer.aiter_raw()]
-        await answer.aclose()
+    async with serving(CHUNKED + body + b"0\r\n\r\n") as (_, line):
+        answer = await line.begin()
+        pieces = [piece async for piece in answer.body]
+        await answer.close()
     assert b"".join(pieces) == b"".join(chunks)
     assert len(pieces) <= 2
 
 
 async def test_informational_answers_are_passed_over():
-    async with serving(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + HELLO) as (
-        _,
-        request,
-        client,
-    ):
-        assert (await client.send(request())).text == "hello"
+    async with serving(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + HELLO) as (_, line):
+        assert await line.ask() == "hello"
 
 
 async def test_a_body_without_a_length_lasts_as_long_as_its_connection():
-    async with serving(b"HTTP/1.1 200 OK\r\n\r\nhello", None) as (_, request, client):
-        assert (await client.send(request())).text == "hello"
+    async with serving(b"HTTP/1.1 200 OK\r\n\r\nhello", None) as (_, line):
+        assert await line.ask() == "hello"
+
+
+async def test_an_answer_without_a_body_is_read_to_its_end():
+    async with serving(b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", HELLO) as (server, line):
+        assert [await line.ask() for _ in range(2)] == ["", "hello"]
+    assert server.connections == 1
 
 
 @pytest.mark.parametrize(
     "answer",
-    [None, b"", CHUNKED + b"5\r\nhel", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", b"SSH-2.0-x\r\n\r\n"],
-    ids=["nothing", "empty", "chunk cut", "shorter than said", "not HTTP"],
-)
-async def test_what_is_no_whole_answer_is_an_error_of_the_protocol(answer: bytes | None):
-    async with serving(answer, None) as (_, request, client):
-        with pytest.raises(httpx.RemoteProtocolError):
-            await client.send(request())
+    [
+        None,
+        b"",
+        CHUNKED + b"5\r\nhel",
+        CHUNKED + b"5\r\nhellothere",
+        CHUNKED + b"0x5\r\nhello\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nno header\r\n\r\nhello",
+        b"HTTP/1.1 fine\r\n\r\nhello",
+        b"SSH-2.0-x\r\n\r\n",
+        b"SSH-2.0-x without an end",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000,
+    ],
+    ids=[
+        "nothing", "empty", "chunk cut", "chunk longer than said", "odd size", "shorter than said", "two lengths",
+        "no length", "odd encoding", "no header", "no status", "not HTTP", "not HTTP yet", "endless",
+    ],
+)  # fmt: skip
+async def test_what_is_no_whole_answer_is_a_broken_connection(answer: bytes | None):
+    async with serving(answer, None) as (_, line):
+        with pytest.raises(ProviderConnectionError, match="broke"):
+            await line.ask()
 
 
 async def test_nobody_at_an_address_is_a_connection_error():
-    async with serving() as (_, request, client):
-        unreachable = request()
-    async with httpx.AsyncClient(transport=ReusingTransport(None, 30), trust_env=False) as client:
-        with pytest.raises(httpx.ConnectError):
-            await client.send(unreachable)
+    async with serving() as (_, line):
+        pass
+    with pytest.raises(ProviderConnectionError, match="cannot be reached at 127"):
+        await line.ask()
 
 
-@pytest.mark.parametrize("url", ["https://127.0.0.1/", "ftp://127.0.0.1/"])
-async def test_an_address_of_another_scheme_is_refused_before_a_connection_is_made(url: str):
-    async with httpx.AsyncClient(transport=ReusingTransport(None, 30), trust_env=False) as client:
-        with pytest.raises(httpx.UnsupportedProtocol):
-            await client.get(url)
+@pytest.mark.parametrize(
+    "url", ["https://127.0.0.1/", "ftp://127.0.0.1/", "http://", "http://127.0.0.1:x/", "http://[", "http://h/\n"]
+)
+async def test_an_address_that_cannot_be_asked_is_refused_before_a_connection_is_made(url: str):
+    with pytest.raises(ProviderRequestError):
+        await DirectTransport(None, 5, 30).send(RawRequest("GET", "models", url, {}))
 
 
 async def test_a_server_that_answers_before_it_has_read_all_is_heard():
@@ -200,49 +298,76 @@ async def test_a_server_that_answers_before_it_has_read_all_is_heard():
     heard = anyio.Event()
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(partial(listener.serve, refuse))
-        url = f"http://127.0.0.1:{listener.extra_attributes[SocketAttribute.local_port]()}/v1"
-        async with httpx.AsyncClient(transport=ReusingTransport(None, 30), trust_env=False) as client:
-            answer = await client.post(url, content=b"x" * 20_000_000)
-            assert (answer.status_code, answer.text) == (413, "large")
+        line = Line(f"http://127.0.0.1:{listener.extra_attributes[SocketAttribute.local_port]()}/v1", 30)
+        answer = await line.begin(b"x" * 20_000_000)
+        assert (answer.status, await text_of(answer)) == (413, "large")
         heard.set()
         tasks.cancel_scope.cancel()
 
 
-def events_of_body(reads: Sequence[bytes], joiner: ChunkJoiner | None) -> tuple[bytes, int, str]:
-    """The body as h11 reads it, in how many pieces, and how it ended."""
+def as_h11_reads(reads: Sequence[bytes]) -> tuple[bytes, str]:
+    """The body of an answer, and how it ended, by another implementation."""
     connection = h11.Connection(h11.CLIENT)
     connection.send(h11.Request(method="GET", target="/", headers=[("Host", "a")]))
     connection.send(h11.EndOfMessage())
-    connection.receive_data(CHUNKED)
-    connection.next_event()
-    body: list[bytes] = []
+    body = b""
     try:
         for read in reads:
-            connection.receive_data(read if joiner is None else joiner.join(read))
+            connection.receive_data(read)
             while (event := connection.next_event()) is not h11.NEED_DATA:
-                if not isinstance(event, h11.Data):
-                    return b"".join(body), len(body), "end"
-                body.append(bytes(event.data))
+                if isinstance(event, h11.EndOfMessage):
+                    return body, "end"
+                if isinstance(event, h11.Data):
+                    body += bytes(event.data)
     except h11.RemoteProtocolError:
-        return b"".join(body), len(body), "error"
-    return b"".join(body), len(body), "more"
+        return body, "error"
+    return body, "more"
+
+
+def as_we_read(reads: Sequence[bytes]) -> tuple[bytes, str]:
+    """The same by ours."""
+    received, body = b"", b""
+    reader: BodyReader | None = None
+    try:
+        for read in reads:
+            received += read
+            if reader is None:
+                head = read_head(received)
+                if head is None:
+                    continue
+                reader, received = head.body, received[head.size :]
+            body += reader.feed(received)
+            received = b""
+            if reader.is_over:
+                return body, "end"
+    except ValueError:
+        return body, "error"
+    return body, "more"
 
 
 ends = st.sampled_from([b"0\r\n\r\n", b"0\r\nX: y\r\n\r\n", b"", b"5\r\nab", b"zz\r\n", b"2;a=b\r\nhi\r\n0\r\n\r\n"])
 
 
-@given(st.lists(st.binary(min_size=1, max_size=40)), ends, st.lists(st.integers(0, 400), max_size=12))
-def test_chunks_that_are_joined_are_the_same_body_wherever_the_network_cuts(
-    chunks: list[bytes], end: bytes, cuts: list[int]
-):
-    stream = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + end
+@given(st.lists(st.binary(min_size=1, max_size=40)), ends, st.lists(st.integers(0, 500), max_size=12))
+def test_a_body_in_chunks_is_the_same_wherever_the_network_cuts(chunks: list[bytes], end: bytes, cuts: list[int]):
+    stream = CHUNKED + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + end
     places = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
     reads = [stream[first:last] for first, last in pairwise(places) if first < last]
-    plain, joined = events_of_body(reads, None), events_of_body(reads, ChunkJoiner())
-    assert joined[::2] == plain[::2]
+    ours, theirs = as_we_read(reads), as_h11_reads(reads)
+    # What comes in one read with an error is lost with it here.
+    assert ours == theirs or (ours[1] == theirs[1] == "error" and theirs[0].startswith(ours[0]))
 
 
-def test_a_read_of_many_chunks_is_one_for_h11():
-    stream = b"14\r\n%b\r\n" % (b"x" * 20) * 1_000
-    assert events_of_body([stream, stream[:7], stream[7:]], ChunkJoiner())[::2] == (b"x" * 40_000, "more")
-    assert events_of_body([stream, stream[:7], stream[7:]], ChunkJoiner())[1] <= 5
+@given(st.binary(max_size=300), st.integers(0, 300), st.lists(st.integers(0, 400), max_size=8))
+def test_a_body_with_a_length_is_the_same_wherever_the_network_cuts(content: bytes, length: int, cuts: list[int]):
+    stream = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length + content
+    places = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
+    reads = [stream[first:last] for first, last in pairwise(places) if first < last]
+    assert as_we_read(reads) == as_h11_reads(reads)
+
+
+@given(st.binary(max_size=200))
+async def test_no_bytes_of_a_server_bring_anything_but_an_answer_or_an_error_of_ours(noise: bytes):
+    async with serving(b"HTTP/1.1 200 OK\r\n" + noise, None) as (_, line):
+        with suppress(ProviderError, UnicodeDecodeError):
+            await line.ask()
