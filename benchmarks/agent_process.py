@@ -172,6 +172,11 @@ class AgentProcess:
             self.files[path] = text
             Path(path).write_text(text, encoding="utf-8", newline="")
             return {"result": {}}
+        if method == "session/request_permission":
+            options = cast("list[JsonObject]", params["options"])
+            allowing = [option for option in options if str(option["kind"]).startswith("allow")]
+            if allowing:
+                return {"result": {"outcome": {"outcome": "selected", "optionId": allowing[0]["optionId"]}}}
         return {"error": {"code": -32601, "message": "This editor does not do that."}}
 
     def _text_of(self, path: str) -> JsonObject:

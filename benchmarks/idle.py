@@ -19,9 +19,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="of silence that are watched")
     parser.add_argument("--settle", type=int, default=20, help="seconds between the turn and the watch")
+    parser.add_argument("--per-project", action="store_true", help="with a constellation for each project")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        wakes, spent = measure(Path(name), options.settle, options.seconds)
+        wakes, spent = measure(Path(name), options.settle, options.seconds, per_project=options.per_project)
     rows = [
         Row("wake-ups a minute", [wakes * 60 / options.seconds], "", f"<= {WAKE_UPS_A_MINUTE}", WAKE_UPS_A_MINUTE),
         Row("processor time a minute", [spent * 60_000 / options.seconds], "ms"),
@@ -29,13 +30,17 @@ def main() -> None:
     print_table("Idle", rows)
 
 
-def measure(folder: Path, settle: int, seconds: int) -> tuple[int, float]:
+def measure(folder: Path, settle: int, seconds: int, *, per_project: bool = False) -> tuple[int, float]:
     """Times that a thread of the agent woke up, and seconds of processor time, in so many seconds of silence."""
     project = folder / "project"
     project.mkdir()
+    home = folder / "home"
+    home.mkdir()
+    if per_project:
+        (home / "config.toml").write_text("[constellation]\nper_project = true\n", encoding="utf-8")
     with (
         WireServer(wire_answers([[ScriptStep(text="Hello.")]], 40)) as server,
-        AgentProcess(folder / "home", environment=server.environment()) as agent,
+        AgentProcess(home, environment=server.environment()) as agent,
     ):
         agent.initialize()
         agent.prompt(agent.new_session(project), "Hi")

@@ -37,6 +37,10 @@ class WireServer:
 
     answers: Sequence[bytes]
     served: list[Served] = field(default_factory=list[Served])
+    newest: bytes = b""
+    """Body of the newest POST request."""
+    _first: int = 0
+    """Requests before the one that `answers` begin with."""
     _listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
 
     @property
@@ -51,6 +55,10 @@ class WireServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._listener.close()
+
+    def begin(self, answers: Sequence[bytes]) -> None:
+        """Answer with these from the next request on."""
+        self.answers, self._first = answers, len(self.served)
 
     def environment(self) -> dict[str, str]:
         """What makes an agent use this server."""
@@ -84,18 +92,19 @@ class WireServer:
                 while have < length:
                     parts.append(connection.recv(1 << 20))
                     have += len(parts[-1])
-                self._answer(connection, is_post=head.startswith(b"POST"), size=length)
+                self._answer(connection, parts, is_post=head.startswith(b"POST"), size=length)
                 waiting = b"".join(parts)[length:]
 
-    def _answer(self, connection: socket.socket, *, is_post: bool, size: int) -> None:
+    def _answer(self, connection: socket.socket, parts: Sequence[bytes], *, is_post: bool, size: int) -> None:
         received = time.perf_counter()
         if not is_post:
             head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(MODEL_LIST)
             connection.sendall(head + MODEL_LIST)
             return
         served = Served(received, received, size)
+        self.newest = b"".join(parts)[:size]
         self.served.append(served)
-        connection.sendall(self.answers[(len(self.served) - 1) % len(self.answers)])
+        connection.sendall(self.answers[(len(self.served) - 1 - self._first) % len(self.answers)])
         served.answered = time.perf_counter()
 
 
