@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from pattern_acp.bootstrap.constellation_choice import is_per_project, is_replica, project_constellations
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.paths import make_private_directory
-from pattern_acp.db.connection import Database, open_database
+from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.journal.reader import newest_event
@@ -36,7 +36,13 @@ from pattern_acp.sync.segments import KEY_BYTES
 _LOGGER = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.4
-"""Between two looks whether something was recorded in either file."""
+"""Between two looks while this process writes."""
+
+QUIET_SECONDS = 120.0
+"""Between two looks while it does not: each wakes an idle agent. A turn begins with a look of its own."""
+
+CATCH_UP_SECONDS = 1.0
+"""Longest that a turn waits for what is new in the user's file."""
 
 FIRST_SECONDS = 1.0
 """Longest that the first session, or a command, waits for the user's memory; it comes later, then."""
@@ -46,9 +52,6 @@ LAST_SECONDS = 0.5
 
 LONGEST_PAUSE_SECONDS = 60.0
 """Between two attempts where the user's file cannot be used."""
-
-MOST_LOOKS = 150
-"""Looks without news, a minute, after which what could not be done in another file is tried again."""
 
 BUSY_SECONDS = 2.0
 """Longest wait for the lock of another file: the user hears soon that it cannot be used, and the others do not wait."""
@@ -107,7 +110,9 @@ async def keep_users_memory(process: Process, shared: Constellation, tasks: Task
         if await user.read(lambda tx: missing_blocks(tx, writing.rules.defaults(owner))):
             await user.write(lambda tx: create_defaults(tx, writing))
 
-    tasks.start_soon(keep_replica, process, shared.database, first, shared.notices.append, begin, name="user's memory")
+    replica = Replica(process, shared.database)
+    shared.before_turn = replica.catch_up
+    tasks.start_soon(replica.keep, first, shared.notices.append, begin, name="user's memory")
     with anyio.move_on_after(FIRST_SECONDS):
         await first.wait()
 
@@ -134,73 +139,155 @@ async def exchange_once(process: Process, database: Database, seconds: float) ->
                 await follow_forgettings(process, database)
                 return
             async with _open_user(process) as user:
-                await _look(process, database, user)
+                await exchange(process, database, user)
                 # What the project told the user's one, that one tells the others.
                 await follow_forgettings(process, user)
     except (PatternError, OSError) as error:
         _LOGGER.warning("Your own memory is not exchanged with this project's: %s", _sentence(error))
 
 
-async def keep_replica(
-    process: Process,
-    database: Database,
-    first: anyio.Event,
-    tell_user: Callable[[str], None],
-    begin: Callable[[Database], Awaitable[None]],
-) -> None:
-    """Replicate whenever something is new in either file, until cancelled; `first` is set after the first attempt.
+class Replica:
+    """The user's memory in the constellation of a project, while that is open."""
 
-    `begin` makes what the user's file lacks of the blocks that every persona begins with.
-    """
-    pause, said = 1.0, ""
-    while True:
+    def __init__(self, process: Process, database: Database) -> None:
+        self._process = process
+        self._database = database
+        self._user: Database | None = None
+        self._one_at_a_time = anyio.Lock()
+        self._seen = (-1, -1)
+        self._stamp = _NO_FILE
+        """The state of the user's file before the newest look."""
+
+    async def keep(
+        self,
+        first: anyio.Event,
+        tell_user: Callable[[str], None],
+        begin: Callable[[Database], Awaitable[None]],
+    ) -> None:
+        """Replicate whenever something is new in either file, until cancelled; `first` is set after the first attempt.
+
+        `begin` makes what the user's file lacks of the blocks that every persona begins with.
+        """
+        pause, said = 1.0, ""
+        while True:
+            try:
+                async with _open_user(self._process) as user:
+                    self._seen = (-1, -1)
+                    try:
+                        await begin(user)
+                        self._user = user
+                        while True:
+                            writes = self._database.writes
+                            await self._look(user)
+                            first.set()
+                            pause, said = 1.0, ""
+                            await self._until_news(user, writes)
+                    except anyio.get_cancelled_exc_class():
+                        await self._look_last(user)
+                        raise
+                    finally:
+                        self._user = None
+            except (PatternError, OSError) as error:
+                sentence = _sentence(error)
+                if sentence != said:
+                    _LOGGER.warning("Your own memory is not exchanged with this project's: %s", sentence)
+                if not said:
+                    tell_user(
+                        "Your own memory cannot be read or written now, so this project works with its copy; what is "
+                        f"new is exchanged later. {sentence}"
+                    )
+                said = sentence
+            finally:
+                first.set()
+            await anyio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def catch_up(self) -> None:
+        """Replicate before a turn where another process has written the user's file since the newest look.
+
+        Bounded; what fails is left to `keep`, which meets it again.
+        """
+        user = self._user
+        if user is None or _stamp_of(user.path) == self._stamp:
+            return
+        with anyio.move_on_after(CATCH_UP_SECONDS):
+            try:
+                await self._look(user)
+            except (PatternError, OSError) as error:
+                _LOGGER.warning("A turn begins without what is new in your own memory: %s", _sentence(error))
+
+    async def _look(self, user: Database) -> None:
+        async with self._one_at_a_time:
+            stamp = _stamp_of(user.path)
+            self._seen = await exchange(self._process, self._database, user)
+            self._stamp = stamp
+
+    async def _look_last(self, user: Database) -> None:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
+            try:
+                is_told = _stamp_of(user.path) != self._stamp
+                if is_told or await self._database.read(newest_event) != self._seen[0]:
+                    await self._look(user)
+            except (PatternError, OSError) as error:
+                _LOGGER.warning("Your own memory is not exchanged with this project's: %s", _sentence(error))
+
+    async def _until_news(self, user: Database, writes: int) -> None:
+        """Wait until something is new since the newest look, before which this process had written so often.
+
+        What could not be forgotten in a third file is news, too.
+        """
+        while True:
+            await anyio.sleep(LOOK_SECONDS)
+            with anyio.move_on_after(QUIET_SECONDS):
+                await self._database.next_write(writes)
+            writes = self._database.writes
+            ours, due = await self._database.read(_newest_and_due)
+            theirs, due_there = await user.read(_newest_and_due)
+            if (ours, theirs) != self._seen or due or due_there:
+                return
+
+
+def _newest_and_due(tx: Transaction) -> tuple[int, bool]:
+    return newest_event(tx), is_to_be_forgotten(tx)
+
+
+_Stamp = tuple[tuple[int, int], ...]
+_NO_FILE: _Stamp = ()
+
+
+def _stamp_of(path: Path) -> _Stamp:
+    """Times of the last change, in nanoseconds, and sizes of a database file and of its log."""
+    found: list[tuple[int, int]] = []
+    for name in (path, f"{path}-wal"):
         try:
-            async with _open_user(process) as user:
-                seen = (-1, -1)
-                try:
-                    await begin(user)
-                    while True:
-                        seen = await _look(process, database, user)
-                        first.set()
-                        pause, said = 1.0, ""
-                        await _until_news(database, user, seen)
-                except anyio.get_cancelled_exc_class():
-                    await _look_last(process, database, user, seen)
-                    raise
-        except (PatternError, OSError) as error:
-            sentence = _sentence(error)
-            if sentence != said:
-                _LOGGER.warning("Your own memory is not exchanged with this project's: %s", sentence)
-            if not said:
-                tell_user(
-                    "Your own memory cannot be read or written now, so this project works with its copy; what is new "
-                    f"is exchanged later. {sentence}"
-                )
-            said = sentence
-        finally:
-            first.set()
-        await anyio.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            status = os.stat(name)  # noqa: PTH116  at each prompt: a Path costs more than the look
+        except OSError:
+            found.append((0, 0))
+        else:
+            found.append((status.st_mtime_ns, status.st_size))
+    return tuple(found)
 
 
 async def keep_forgetting(process: Process, database: Database) -> None:
     """Forget in the projects' constellations what the user's one forgot, until cancelled."""
     while True:
-        seen = -1
+        writes = database.writes
+        try:
+            await follow_forgettings(process, database)
+        except PatternError as error:
+            _LOGGER.warning("What was forgotten is not forgotten in all projects yet: %s", error.sentence)
+        await anyio.sleep(LOOK_SECONDS)
         # What could not be forgotten in one of them is tried again without news.
-        for _ in range(MOST_LOOKS):
-            try:
-                newest = await database.read(newest_event)
-                if newest != seen:
-                    await follow_forgettings(process, database)
-                    seen = newest
-            except PatternError as error:
-                _LOGGER.warning("What was forgotten is not forgotten in all projects yet: %s", error.sentence)
-            await anyio.sleep(LOOK_SECONDS)
+        with anyio.move_on_after(QUIET_SECONDS):
+            await database.next_write(writes)
 
 
-async def _look(process: Process, database: Database, user: Database) -> tuple[int, int]:
-    """Replicate once; the newest events of both before."""
+async def exchange(process: Process, database: Database, user: Database) -> tuple[int, int]:
+    """Replicate once; the newest events of both before.
+
+    Raises:
+        PatternError: one of them cannot be read or written.
+    """
     seen = await database.read(newest_event), await user.read(newest_event)
     names = process.constellation, process.loaded.settings.constellation.name
     # Before anything goes: words that one has forgotten must not come back from the other.
@@ -208,23 +295,6 @@ async def _look(process: Process, database: Database, user: Database) -> tuple[i
     await follow_forgettings(process, user)
     await replicate(Side(names[0], database), Side(names[1], user), SystemClock())
     return seen
-
-
-async def _look_last(process: Process, database: Database, user: Database, seen: tuple[int, int]) -> None:
-    with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
-        try:
-            if await database.read(newest_event) != seen[0]:
-                await _look(process, database, user)
-        except (PatternError, OSError) as error:
-            _LOGGER.warning("Your own memory is not exchanged with this project's: %s", _sentence(error))
-
-
-async def _until_news(database: Database, user: Database, seen: tuple[int, int]) -> None:
-    # What could not be forgotten in a third file is tried again without news.
-    for _ in range(MOST_LOOKS):
-        await anyio.sleep(LOOK_SECONDS)
-        if (await database.read(newest_event), await user.read(newest_event)) != seen:
-            return
 
 
 async def follow_forgettings(process: Process, database: Database) -> None:

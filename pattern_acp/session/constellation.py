@@ -155,6 +155,8 @@ class Constellation(Struct):
     """The settings with a project's `.pattern/config.toml` taken in; reads files, so it runs in a worker thread."""
     tell_forgetting: "Callable[[], Awaitable[Tell]] | None" = None
     """Prepares the noting of what is forgotten for the user's other devices; None: there are none."""
+    before_turn: Callable[[], Awaitable[None]] | None = None
+    """Takes in what other processes have told the user's memory since; None where that is in this file."""
     pages_elsewhere: Callable[[PageWanted], Awaitable[Sequence[SessionPage]]] | None = None
     """Reads the same page of the list of sessions from other constellations; None: there are none."""
     indexer: Indexer | None = None

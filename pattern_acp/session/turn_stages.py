@@ -307,6 +307,8 @@ async def _settle_earlier(session: Session, turn: Turn) -> None:
     """
     if session.state.unfinished:
         await _close_unfinished(session)
+    if session.constellation.before_turn is not None:
+        await session.constellation.before_turn()
     if turn.command is not None:
         # The requests of a turn of the model see to it themselves.
         await drop_forgotten(session)

@@ -95,6 +95,18 @@ async def test_two_repositories_in_one_process_share_the_users_memory_and_nothin
         assert has(home, project, "BLOG-CANARY") == (project == "blog")
 
 
+async def test_a_turn_begins_with_what_another_process_told_the_users_memory_meanwhile(tmp_path: Path):
+    home = home_of(tmp_path)
+    shop, blog = repository(tmp_path / "shop"), repository(tmp_path / "blog")
+    async with running_process(Launch(home)) as agent:
+        here = await agent.editor.open_session(str(shop))
+        assert not await recalled(agent, here, "USERS-TEA")
+        async with running_process(Launch(home)) as other:
+            there = await other.editor.open_session(str(blog))
+            await other.editor.prompt(there, "/remember me: USERS-TEA every morning.")
+        assert await recalled(agent, here, "USERS-TEA")
+
+
 async def test_a_session_is_opened_by_its_folder_and_listed_with_all_others(tmp_path: Path):
     home = home_of(tmp_path)
     shop, blog = repository(tmp_path / "shop"), repository(tmp_path / "blog")
