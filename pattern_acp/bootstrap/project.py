@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.definitions.collection import built_in_definitions, find_definitions
 from pattern_acp.session.constellation import ProjectSettings
+from pattern_acp.workspace.git import git_facts
 
 if TYPE_CHECKING:
     from pattern_acp.definitions.bundles import Bundle
@@ -27,7 +28,7 @@ def read_project(process: Process, folder: str) -> ProjectSettings:
     bundles, bundle_problems = _bundles(process.loaded.paths.config)
     told = (*problems, *definitions.problems, *bundle_problems)
     definitions = definitions.with_others((built_in_definitions(),))
-    return ProjectSettings(loaded.settings, told, offer, definitions, bundles)
+    return ProjectSettings(loaded.settings, told, offer, definitions, bundles, git_facts(folder).root)
 
 
 def _bundles(config: Path) -> "tuple[tuple[Bundle, ...], tuple[str, ...]]":

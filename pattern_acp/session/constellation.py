@@ -128,6 +128,8 @@ class ProjectSettings(Struct, frozen=True):
     """The commands and skills of the user and of the project."""
     bundles: "tuple[Bundle, ...]" = ()
     """Installed bundles, whether or not the user agreed to them as they are now."""
+    repository: str | None = None
+    """Root of the git repository around the folder, empty without one; None where nobody has looked."""
 
 
 class Constellation(Struct):

@@ -334,6 +334,8 @@ class SessionState(Struct):
     """Changes that were announced to the user, or are with the next turn."""
     untold_drift: list[Drift] = field(default_factory=list[Drift])
     """Those of which the next turn asks the user, or tells them."""
+    repository: str | None = None
+    """Root of the git repository around, as the last prompt found it, empty without one; None where nobody looked."""
     instruction_stamps: tuple[tuple[int, int], ...] = ()
     """Times of change and sizes of these files, as the last prompt found them."""
     nested_instructions: dict[str, tuple[int, int]] | None = None

@@ -166,6 +166,7 @@ async def look_again(session: "Session") -> None:
     if settings_for is not None:
         found = await anyio.to_thread.run_sync(settings_for, session.state.cwd)
         session.trust.offer, session.trust.today = found.offer, found.definitions
+        session.state.repository = found.repository
         await _take_bundles(session.constellation.database, session.trust, found.bundles)
 
 

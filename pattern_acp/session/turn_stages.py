@@ -736,8 +736,9 @@ class _Composer:
 
         try:
             async with anyio.create_task_group() as tasks:
-                # A process of its own, while memory is read.
-                tasks.start_soon(ask_git)
+                if state.repository != "":
+                    # A process of its own, while memory is read.
+                    tasks.start_soon(ask_git)
                 recall = PromptRecall(session, state.history[-1])
                 recall.begin(tasks)
                 # Another window or a terminal may have allowed something, or taken it back.

@@ -5,6 +5,7 @@ from pathlib import Path
 from pattern_acp.config.settings import Settings
 from pattern_acp.journal.events import HistoryCleared, MemoryShown
 from pattern_acp.providers.scripted import ScriptedProvider
+from pattern_acp.session.constellation import ProjectSettings
 from pattern_acp.workspace.git import GitStatus
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict
@@ -140,6 +141,24 @@ async def test_the_state_of_git_is_told_with_the_requests_of_a_turn_and_not_in_t
         assert model.requests[0].system == model.requests[1].system
         states.append(GitStatus("main", untracked=1, paths=("/a",)))
         assert "| Git | branch main, 1 untracked |" in await answer(agent, session, "/status")
+
+
+async def test_git_is_asked_from_the_turn_on_that_finds_a_repository_around():
+    model = ScriptedProvider([says("Hello."), says("Hello again.")])
+    async with running_agent(model) as agent:
+        shared = agent.sessions.constellation
+        roots = ["", "", "/repository"]
+
+        async def git(_cwd: str, _seconds: float) -> GitStatus:
+            return GitStatus("main")
+
+        shared.git_status = git
+        shared.settings_for = lambda _: ProjectSettings(shared.settings, repository=roots.pop(0))
+        session = await opened(agent)
+        await answer(agent, session, "Hello.")
+        assert "Git when" not in model.requests[0].volatile
+        await answer(agent, session, "Hello?")
+        assert "Git when this turn began: branch main, clean." in model.requests[1].volatile
 
 
 async def test_the_name_of_a_branch_cannot_end_the_note_it_stands_in():
