@@ -24,20 +24,29 @@ _INSERT_BACKUP = "INSERT INTO backups (at_ms, from_version, to_version, path) VA
 
 
 class Migration(Struct, frozen=True):
-    """One step: `sql` brings the schema from `version - 1` to `version`."""
+    """One step, which brings the schema from `version - 1` to `version`. `source`: the SQL, or its file."""
 
     version: int
     name: str
-    sql: str
+    source: str | Path
+
+    @property
+    def sql(self) -> str:
+        """The statements. A file is read each time, which a start without a migration does without."""
+        return self.source if isinstance(self.source, str) else self.source.read_text(encoding="utf-8")
 
 
 @cache
 def load_migrations() -> tuple[Migration, ...]:
     """The migrations that ship with this program, oldest first: `migrations/NNNN_name.sql`."""
     files = sorted((Path(__file__).parent / "migrations").glob("[0-9]*.sql"))
-    return tuple(
-        Migration(int(file.name.partition("_")[0]), file.stem, file.read_text(encoding="utf-8")) for file in files
-    )
+    return tuple(Migration(int(file.name.partition("_")[0]), file.stem, file) for file in files)
+
+
+def whole_schema() -> str:
+    """The statements that all of `load_migrations` come to, in a third of their time: schema.sql without comments."""
+    lines = (Path(__file__).parent / "schema.sql").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line.partition("--")[0].rstrip() for line in lines)
 
 
 def schema_version(connection: ApswConnection, migrations: Sequence[Migration]) -> int:
@@ -57,6 +66,8 @@ def schema_version(connection: ApswConnection, migrations: Sequence[Migration]) 
 def migrate(connection: ApswConnection, migrations: Sequence[Migration], *, now_ms: int) -> int:
     """Apply what is missing, all in one transaction, and return the version then reached.
 
+    An empty file gets the whole schema at once where `migrations` are those of `load_migrations`.
+
     Safe when several processes do it at once: the version is read again under the write lock, and the file is copied
     first, under that same lock, when it held anything.
 
@@ -75,9 +86,10 @@ def migrate(connection: ApswConnection, migrations: Sequence[Migration], *, now_
         if not missing:
             return
         backup = _back_up(connection, current, now_ms) if current else None
-        for migration in missing:
+        is_new = not current and migrations is load_migrations()
+        for script in (whole_schema(),) if is_new else (migration.sql for migration in missing):
             # One apsw call runs every statement of the script.
-            connection.raw.execute(migration.sql).fetchall()
+            connection.raw.execute(script).fetchall()
         connection.raw.pragma("application_id", APPLICATION_ID)
         connection.raw.pragma("user_version", newest)
         if backup is not None:

@@ -4,7 +4,8 @@ from pathlib import Path
 import apsw
 
 import pattern_acp.db
-from pattern_acp.db.migrate import load_migrations
+from pattern_acp.db.driver import ApswConnection
+from pattern_acp.db.migrate import APPLICATION_ID, load_migrations, migrate
 from pattern_acp.db.raw import RawConnection, connect
 
 SCHEMA = Path(pattern_acp.db.__file__).parent / "schema.sql"
@@ -30,6 +31,34 @@ def test_schema_and_migrations_describe_the_same_database():
     for migration in load_migrations():
         by_migrations.execute(migration.sql).fetchall()
     assert described(by_schema) == described(by_migrations)
+
+
+def made(path: Path, *, first: int) -> tuple[dict[str, object], list[object], dict[str, object]]:
+    """A file that began with the first migrations and got the others later: schema, header and triggers, all rows."""
+    driver = ApswConnection(path, read_only=False, busy_seconds=5)
+    driver.open()
+    migrate(driver, load_migrations()[:first], now_ms=1)
+    migrate(driver, load_migrations(), now_ms=1)
+    names = driver.raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    # What was there before a migration is copied, and a row says where.
+    rows: dict[str, object] = {
+        str(name): driver.raw.execute(f'SELECT * FROM "{name}"').fetchall()  # noqa: S608  names of our schema
+        for (name,) in names
+        if name != "backups"
+    }
+    # SQLite runs triggers in the order in which they were made.
+    triggers = driver.raw.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid").fetchall()
+    header: list[object] = [driver.raw.pragma("application_id"), driver.raw.pragma("user_version"), *triggers]
+    schema = described(driver.raw)
+    driver.close()
+    return schema, header, rows
+
+
+def test_a_new_file_is_what_an_old_one_becomes(tmp_path: Path):
+    newest = len(load_migrations())
+    whole = made(tmp_path / "new.db", first=newest)
+    assert whole == made(tmp_path / "old.db", first=1) == made(tmp_path / "older.db", first=newest // 2)
+    assert whole[1][:2] == [APPLICATION_ID, newest]
 
 
 def test_every_table_is_strict():
