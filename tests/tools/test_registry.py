@@ -1,11 +1,19 @@
 import json
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
 from pattern_acp.providers.catalogue import describe
 from pattern_acp.tools.base import Tool
-from pattern_acp.tools.registry import default_tools, edit_tool_left_out, offered, one_for_plans, parameter_names
+from pattern_acp.tools.registry import (
+    default_tools,
+    edit_tool_left_out,
+    made,
+    offered,
+    one_for_plans,
+    parameter_names,
+)
 from pattern_acp.tools.schema import WORDS, failed_title
 from tests.support.editor import JsonDict
 
@@ -53,6 +61,13 @@ def test_there_are_the_tools_of_the_contract():
         "delegate",
         "ask_user",
     ]
+
+
+def test_requests_say_of_every_tool_what_the_tool_says_of_itself():
+    known = default_tools()
+    for tool, own in zip(known, (made(tool.spec.name) for tool in known), strict=True):
+        assert msgspec.json.encode(tool.spec) == msgspec.json.encode(own.spec), "run scripts/tool_specs"
+        assert (tool.kind, tool.changes_things) == (own.kind, own.changes_things), "run scripts/tool_specs"
 
 
 def test_plan_mode_offers_nothing_that_changes_anything():
