@@ -13,7 +13,7 @@ from pattern_acp.config.policy_rules import parse_rule
 from pattern_acp.domain.access import Access, ReadPath, RunCommand, WritePath
 from pattern_acp.policy.decide import decide
 from pattern_acp.policy.decision import Decision, Mode
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.turn.permissions import resolved
 
 ROOT = str(Path(__file__).resolve().parent.parent)

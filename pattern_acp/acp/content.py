@@ -1,7 +1,6 @@
 """Prompt blocks to message parts, and back for a replay, small enough for one line."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import cast
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 
 from pattern_acp.acp import schema
 from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import (
     AttachmentKind,
     ImagePart,
@@ -108,7 +108,7 @@ def _cut(value: Json) -> Json:
     return value
 
 
-_LINES = re.compile(r"L(\d+)(?:[-:]L?(\d+))?")
+_LINES = late_pattern(r"L(\d+)(?:[-:]L?(\d+))?")
 """Lines of a selection in a URI's fragment: `L10:20` is Zed's form, `L10-L20` that of web pages."""
 
 

@@ -4,7 +4,6 @@ Owns: one struct for every message we read or write, the tables of methods, and 
 know: sessions, models, tools. Wire structs stay inside `pattern_acp.acp`, tests, and fakes that play a client.
 """
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeAlias, TypeVar, cast
@@ -13,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from pattern_acp.domain.canonical import JsonObject
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.tool_calls import PlanPriority, PlanStatus, StopReason, ToolCallStatus, ToolKind
 from pattern_acp.jsonrpc.messages import DROP, INVALID_PARAMS, KEEP, RpcError, decode_params
 
@@ -776,7 +776,7 @@ MCP_MESSAGE = "mcp/message"
 UNREADABLE_SERVER = "(one that cannot be read)"
 """The name of an MCP server whose entry is not one (interop rule 8: servers never fail a session)."""
 
-_OPTIONAL_DETAIL = re.compile(r"^clientCapabilities\b|^clientInfo\b|^exitStatus\b")
+_OPTIONAL_DETAIL = late_pattern(r"^clientCapabilities\b|^clientInfo\b|^exitStatus\b")
 
 
 def read_params(raw: msgspec.Raw, kind: type[T]) -> T:

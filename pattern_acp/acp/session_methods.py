@@ -24,10 +24,9 @@ from pattern_acp.jsonrpc.dispatcher import Answer, RequestContext
 from pattern_acp.rewind.checkpoints import RewindScope
 from pattern_acp.session.commands import more_commands
 from pattern_acp.session.jobs import running_jobs
-from pattern_acp.session.opening import Opening
+from pattern_acp.session.opening import Opening, Reopening
 from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION
 from pattern_acp.session.registry import Sessions
-from pattern_acp.session.reopening import Reopening
 from pattern_acp.session.session import PromptTicket, Session
 from pattern_acp.session.session_conflict import Claimed, claim, say
 from pattern_acp.session.turn_stages import answer_beside, new_turn, run_prompt

@@ -54,7 +54,6 @@ from pattern_acp.journal.events import (
     UsageReported,
 )
 from pattern_acp.session.options import MODE_OPTION, MODES, Option
-from pattern_acp.tools.file_changes import more_places, regions_within
 from pattern_acp.turn.recorder import ContextChanged, TerminalEnded, TerminalStreamed, TextStreamed, ThinkingStreamed
 
 CONTENT_BYTES = 650_000
@@ -141,6 +140,9 @@ def diff_items(content: DiffContent) -> list[schema.ToolCallContent]:
     if old is None or (fits(old, DIFF_BYTES) and fits(new, DIFF_BYTES)):
         shown = None if old is None else clipped(old)
         return [schema.Diff(path=content.path, old_text=shown, new_text=clipped(new))]
+    # Late: few diffs are that large.
+    from pattern_acp.tools.file_changes import more_places, regions_within
+
     regions, left_out = regions_within(old, new, DIFF_BYTES // 2)
     items: list[schema.ToolCallContent] = [
         schema.Diff(path=content.path, old_text=clipped(region.old), new_text=clipped(region.new)) for region in regions

@@ -83,9 +83,13 @@ LAST_SEGMENT_SECONDS = 0.3
 """For what was committed last; what takes longer is written at the next start."""
 
 REFRESH_SECONDS = 2.0
-"""Between the first session and the fetching of model lists, so that it takes no time from the first turn.
+"""Between the first session and the fetching of model lists, so that it takes no time from the first turn."""
 
-What tool calls need is imported then, too: a user takes longer to write, and a model to make the first call."""
+UNASKED_SECONDS = 2.0
+"""Between the first session and the import of what tool calls need, where no model is asked before."""
+
+AWAY_SECONDS = 0.1
+"""Between the first request to a model and that import: the request is away, and no answer has a call yet."""
 
 
 class OpenSessions(Struct, frozen=True):
@@ -198,6 +202,8 @@ async def open_root(
                 tasks.start_soon(means.confinement.keep_holders, name="loopbacks of sessions")
             warm_up = partial(_use_the_pause, root.answered, common_.providers, shared.default_model.qualified)
             tasks.start_soon(beside_sessions, "warm up", warm_up, name="warm up")
+            calls = partial(_prepare_for_calls, root.answered, shared.asked)
+            tasks.start_soon(beside_sessions, "calls", calls, name="calls")
             if settings.retention.tell_mb:
                 telling = partial(_tell_what_gc_frees, shared, settings, root.answered)
                 tasks.start_soon(beside_sessions, "retention", telling, name="retention")
@@ -398,7 +404,7 @@ async def _load_embedder(answered: anyio.Event, indexer: "Indexer") -> None:
 
 
 async def _use_the_pause(answered: anyio.Event, providers: Providers, model: str) -> None:
-    """While the user writes the first prompt, prepare what it needs; later what calls need, and see the models."""
+    """While the user writes the first prompt, prepare what it needs, and later see the models."""
     await answered.wait()
     try:
         await anyio.to_thread.run_sync(providers.warm, model)
@@ -407,8 +413,16 @@ async def _use_the_pause(answered: anyio.Event, providers: Providers, model: str
         logger.warning("The HTTP client is not ready. %s", error)
     await providers.refresh(model)
     await anyio.sleep(REFRESH_SECONDS)
-    await anyio.to_thread.run_sync(import_what_calls_need)
     await providers.refresh()
+
+
+async def _prepare_for_calls(answered: anyio.Event, asked: anyio.Event) -> None:
+    """Import what tool calls need while the first request is with the model, or while the user writes for long."""
+    await answered.wait()
+    with anyio.move_on_after(UNASKED_SECONDS):
+        await asked.wait()
+        await anyio.sleep(AWAY_SECONDS)
+    await anyio.to_thread.run_sync(import_what_calls_need)
 
 
 async def _clear_unfinished(unfinished: UnfinishedWrites, now_ms: int) -> None:
@@ -425,10 +439,18 @@ async def _try_sandbox(answered: anyio.Event, find: Callable[[], Awaitable[objec
 
 
 def import_what_calls_need() -> None:
-    """Import what the first tool call is decided with, before there is one; a start does without."""
-    from pattern_acp.policy import decide, external_effects, programs
+    """Import the tools, what their calls are decided and run with, before there is one; a start does without."""
+    from pattern_acp.policy import decide, external_effects, origins
+    from pattern_acp.session import checks, edit_warnings, searching
+    from pattern_acp.session.subagents import delegation
+    from pattern_acp.tasks import claims
+    from pattern_acp.tools.registry import import_tools
+    from pattern_acp.turn import recorded_policy, tool_runner
+    from pattern_acp.workspace import snapshots
 
-    del decide, external_effects, programs
+    import_tools()
+    del decide, external_effects, origins, recorded_policy
+    del checks, claims, delegation, edit_warnings, searching, snapshots, tool_runner
 
 
 async def _keep_snapshots(database: Database, settings: Settings, answered: anyio.Event) -> None:

@@ -67,8 +67,7 @@ from pattern_acp.memory.service.commit import block_event
 from pattern_acp.memory.store import WriteRecord, block_exists, propose_creation, store_change
 from pattern_acp.policy.decision import UserQuestion
 from pattern_acp.session.stored import project_of_folder
-from pattern_acp.turn.recorder import NewEvent
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
+from pattern_acp.turn.recorder import CLEANUP_SECONDS, NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

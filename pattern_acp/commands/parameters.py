@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from pattern_acp.config.settings import Flags
 from pattern_acp.domain.errors import SessionError
+from pattern_acp.domain.late_pattern import late_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -201,11 +202,11 @@ class Group(Struct, frozen=True):
     """`module:function` that takes a call and answers it as long as there is no constellation."""
 
 
-_WORD = re.compile(r'\s*(?:"([^"]*)"|(\S+))\s?')
-_QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"(?=\s+--|\s*$)', re.DOTALL)
+_WORD = late_pattern(r'\s*(?:"([^"]*)"|(\S+))\s?')
+_QUOTED = late_pattern(r'\s*"((?:[^"\\]|\\.)*)"(?=\s+--|\s*$)', re.DOTALL)
 """A text in quotes, in which nothing is an option."""
 _VALUE = r'(?:[ =]\s*)(?:"((?:[^"\\]|\\.)*)"|(\S+))'
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPE = late_pattern(r"\\(.)", re.DOTALL)
 
 
 def first_word(typed: str) -> tuple[str, str]:

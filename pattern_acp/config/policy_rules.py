@@ -13,21 +13,22 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import PolicyRule, RuleCondition, RuleEffect, RuleFact, RuleKind
 from pattern_acp.config.toml_file import Problem, TomlFile, is_table
+from pattern_acp.domain.late_pattern import late_pattern
 
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 KINDS: tuple[RuleKind, ...] = ("run", "edit", "read", "fetch", "mcp")
 MOST_RULES = 500
 """Most rules of one list; each is held against every call."""
 
-_WORD = re.compile(r"\s*(\S+)\s*")
-_WHEN = re.compile(r"\s+when(?:\s+|\Z)")
-_AND = re.compile(r"\s+and\s+")
-_HOURS = re.compile(r"hour (?:(not) )?(\d{1,2}-\d{1,2})")
-_BRANCH = re.compile(r"branch (?:(not) )?(\S+)")
-_LEFT = re.compile(r"(requests|minutes) ?([<>]) ?(\d{1,9})")
-_REASON = re.compile(r"\s+#\s+(.*)\Z", re.DOTALL)
-_HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*(?::\d+)?|\*|\[[0-9a-fA-F:]+\](?::\d+)?")
-_SERVER = re.compile(r"[^/\s]+/[^/\s]+")
+_WORD = late_pattern(r"\s*(\S+)\s*")
+_WHEN = late_pattern(r"\s+when(?:\s+|\Z)")
+_AND = late_pattern(r"\s+and\s+")
+_HOURS = late_pattern(r"hour (?:(not) )?(\d{1,2}-\d{1,2})")
+_BRANCH = late_pattern(r"branch (?:(not) )?(\S+)")
+_LEFT = late_pattern(r"(requests|minutes) ?([<>]) ?(\d{1,9})")
+_REASON = late_pattern(r"\s+#\s+(.*)\Z", re.DOTALL)
+_HOST = late_pattern(r"(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*(?::\d+)?|\*|\[[0-9a-fA-F:]+\](?::\d+)?")
+_SERVER = late_pattern(r"[^/\s]+/[^/\s]+")
 
 
 class RuleError(ValueError):

@@ -5,7 +5,6 @@ anybody. Must not know: how a provider is spoken to, which one is chosen, or wha
 (providers/catalogue.py), over which the user's figures are laid.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from ipaddress import ip_address
@@ -554,7 +553,7 @@ PROVIDER_KEYS: Mapping[str, ProviderKey] = {
 
 
 TABLE = "models"
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}/\S{1,200}")
+_ID = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}/\S{1,200}")
 _MOST_TOKENS = 100_000_000
 _MOST_DOLLARS = 1_000_000
 _LEVELS = ("off", "low", "medium", "high", "max")

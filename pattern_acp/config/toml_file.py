@@ -179,10 +179,10 @@ def _opened_string(rest: str) -> str:
 Value: TypeAlias = str | int | tuple[str, ...]
 """The value of a setting."""
 
-_MODEL = re.compile(r"[^\s/]+(?:/\S+)?")
-_FOLDER = re.compile(r"~/|/.|[A-Za-z]:[\\/]")
-_SYNC_URL = re.compile(r"folder:(?:~/|/.|[A-Za-z]:[\\/]).*|(?:nats|tls)://[^\s/@]{1,300}")
-_EMBEDDER = re.compile(r"[^\s/]+/\S+")
+_MODEL = late_pattern(r"[^\s/]+(?:/\S+)?")
+_FOLDER = late_pattern(r"~/|/.|[A-Za-z]:[\\/]")
+_SYNC_URL = late_pattern(r"folder:(?:~/|/.|[A-Za-z]:[\\/]).*|(?:nats|tls)://[^\s/@]{1,300}")
+_EMBEDDER = late_pattern(r"[^\s/]+/\S+")
 
 
 class Rule(Struct, frozen=True):

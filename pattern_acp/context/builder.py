@@ -12,7 +12,6 @@ from itertools import repeat
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pattern_acp.context.compaction import compacted, short_result
 from pattern_acp.context.instructions import system_in_window
 from pattern_acp.context.window import output_limit, text_limit
 from pattern_acp.domain.clock import MessageId, SessionId, ToolCallId, TurnId, local_minute
@@ -226,6 +225,9 @@ def history_of(events: Iterable[Event], before: Sequence[Message] = ()) -> list[
             case HistoryCleared():
                 messages.clear()
             case ContextCompacted():
+                # Late: few conversations are compacted.
+                from pattern_acp.context.compaction import compacted
+
                 messages[:] = compacted(messages, event)
                 _take_result(results, event)
             case _:
@@ -246,6 +248,8 @@ def _take_result(results: dict[ToolCallId, ToolResultPart], event: Event) -> Non
         case ToolResultExtended(call_id=call_id, text=text) if call_id in results:
             results[call_id] = replace(results[call_id], text=f"{results[call_id].text}{text}")
         case ContextCompacted():
+            from pattern_acp.context.compaction import short_result
+
             for call_id in results.keys() & set(event.shortened):
                 results[call_id] = short_result(results[call_id], event.keep_characters)
         case _:

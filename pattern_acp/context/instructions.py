@@ -15,6 +15,7 @@ from pattern_acp.definitions.identity import DefinitionSource, identity_of
 from pattern_acp.definitions.personas import Persona, read_persona_file
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.errors import ConfigError
+from pattern_acp.domain.late_pattern import late_pattern
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".cursorrules", ".github/copilot-instructions.md")
 """In one folder the first that is there counts: where several are, they say the same in most projects."""
@@ -27,14 +28,14 @@ TOTAL_LIMIT = 65_536
 
 _ENVIRONMENT = "Environment"
 
-_PERSONA_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_PERSONA_NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
-_IMPORT = re.compile(r"^\s*@[^\s@]+\s*$", re.MULTILINE)
+_IMPORT = late_pattern(r"^\s*@[^\s@]+\s*$", re.MULTILINE)
 
 
 _MEMORY_BEGINS = "<!-- memory of pattern-acp, written by /init --memory; pattern-acp does not read it back -->"
 _MEMORY_ENDS = "<!-- end of memory of pattern-acp -->"
-_MEMORY = re.compile(rf"\n*{re.escape(_MEMORY_BEGINS)}.*?(?:{re.escape(_MEMORY_ENDS)}\n*|\Z)", re.DOTALL)
+_MEMORY = late_pattern(rf"\n*{re.escape(_MEMORY_BEGINS)}.*?(?:{re.escape(_MEMORY_ENDS)}\n*|\Z)", re.DOTALL)
 
 
 def without_memory(text: str) -> str:

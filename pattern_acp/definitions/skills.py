@@ -129,7 +129,9 @@ class SkillDefinition(Struct, frozen=True):
         return body if body != self.body and "$ARGUMENTS" not in self.body else expanded(body, typed, {})
 
 
-_LOADED = re.compile(r"\[skill:loaded (?P<name>[A-Za-z0-9_-]{1,64}), (?P<source>[a-z-]+(?: [A-Za-z0-9_-]{1,64})?)\]\n")
+_LOADED = late_pattern(
+    r"\[skill:loaded (?P<name>[A-Za-z0-9_-]{1,64}), (?P<source>[a-z-]+(?: [A-Za-z0-9_-]{1,64})?)\]\n"
+)
 
 
 def framed(skill: SkillDefinition, typed: str) -> str:

@@ -22,6 +22,7 @@ from typing import Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from pattern_acp.domain.argument_repair import meant_name
+from pattern_acp.domain.late_pattern import late_pattern
 
 
 class Named(Protocol):
@@ -35,7 +36,7 @@ class Named(Protocol):
 
 VerbT = TypeVar("VerbT", bound=Named)
 
-_FIRST = re.compile(r"/([^\s/]+)(?=\s|$)")
+_FIRST = late_pattern(r"/([^\s/]+)(?=\s|$)")
 _QUOTED = r'"(?:[^"\\]|\\.)*"|\'[^\']*\''
 _WORD = r"(?:\\.|[^\s\"'])+"
 _SLOTS: Mapping[str, str] = {

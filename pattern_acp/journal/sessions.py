@@ -24,13 +24,14 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import storable
 from pattern_acp.domain.clock import SessionId
 from pattern_acp.domain.errors import JournalError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.journal.codec import BadCursorError, MissingSessionError
 from pattern_acp.journal.events import Event, MessageRecorded, TurnStarted
 from pattern_acp.journal.history import ancestors
 from pattern_acp.journal.leases import Holder, held_elsewhere, lease_of
 from pattern_acp.journal.reader import last_messages
 
-_WINDOWS_PATH = re.compile(r"^(?:[A-Za-z]:[\\/]|[\\/]{2}[^\\/])")
+_WINDOWS_PATH = late_pattern(r"^(?:[A-Za-z]:[\\/]|[\\/]{2}[^\\/])")
 
 
 MOVED_AWAY = 2

@@ -5,7 +5,6 @@ login, its name in the store, when a token is renewed, and what a start gets. Mu
 keyrings.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol, TypeAlias
@@ -18,6 +17,7 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.canonical import JsonObject, sha256_hex
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import ImagePart
 from pattern_acp.processes.groups import ChildProgramPorts
 
@@ -227,7 +227,7 @@ PROMPT_LIMIT = 40
 """Limit on the prompt's part in the slash command for it."""
 
 _HASH_DIGITS = 6
-_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]+")
+_FORBIDDEN = late_pattern(r"[^a-zA-Z0-9_-]+")
 
 
 def tool_names(tools: Sequence[tuple[str, str]], taken: Collection[str] = ()) -> tuple[str, ...]:

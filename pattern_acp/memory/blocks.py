@@ -9,7 +9,6 @@ may always write, and so may the program; both still keep to the schema and the 
 
 import ntpath
 import posixpath
-import re
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from msgspec import Struct
 from pattern_acp.domain.access import Actor, WriteVerdict
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import BlockId
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.memory.diffs import Conflict
 from pattern_acp.memory.edits import AddItem, AnyEdit, Append, Operation, Within
 from pattern_acp.memory.schemas.types import (
@@ -158,9 +158,9 @@ SHARED_OWNER = "(shared)"
 """Owner of all shared blocks. Brackets keep it apart from the names of personas and the keys of projects."""
 
 
-_IN_FORK = re.compile(r" \((fork_\w+)\)$")
+_IN_FORK = late_pattern(r" \((fork_\w+)\)$")
 
-_IN_FORKS = re.compile(r"(?: \(fork_\w+\))+$")
+_IN_FORKS = late_pattern(r"(?: \(fork_\w+\))+$")
 
 
 class MemoryFork(Struct, frozen=True):

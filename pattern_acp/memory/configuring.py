@@ -27,7 +27,6 @@ from pattern_acp.memory.errors import (
     StaleProposalError,
     UnusableEditError,
 )
-from pattern_acp.memory.history import read_write
 from pattern_acp.memory.schemas.types import encode_schema
 from pattern_acp.memory.store import ProposedChange, WriteRecord, changed_block, insert_write
 
@@ -175,6 +174,9 @@ def propose_making_room(tx: Transaction, key: BlockKey) -> ProposedMark | None:
     if row is None:
         return None
     block, frontiers = read_row(row)
+    # Late: few sessions delete a block.
+    from pattern_acp.memory.history import read_write
+
     if block.head_update > 1 or read_write(tx, block, 1).actor is not Actor.SYSTEM:
         raise LabelTakenError(key.label)
     return ProposedMark(block, Operation.DELETE, frontiers, discarded=True)

@@ -263,7 +263,7 @@ HANDOFF_AFTER_DAYS = 14
 
 _OPENING = "(checked "
 
-_MARK = re.compile(r"\s*\(checked (\d{4}-\d\d-\d\d)(?:: `([^`\n]+)`)?\)")
+_MARK = late_pattern(r"\s*\(checked (\d{4}-\d\d-\d\d)(?:: `([^`\n]+)`)?\)")
 
 
 def marked(text: str, command: str, *, now_ms: int) -> str:

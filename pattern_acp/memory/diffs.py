@@ -7,7 +7,6 @@ one behind the other without a word (reference: memory, section 1.3); here it is
 
 import difflib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from enum import StrEnum
@@ -16,9 +15,10 @@ from typing import Literal, TypeAlias, cast
 
 from msgspec import Struct
 
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.memory.edits import Splice
 
-_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+_WORD = late_pattern(r"\w+|\s+|[^\w\s]")
 
 _LONGEST_BY_WORD = 4_000
 """Words of a changed passage up to which it is compared word by word: beyond, that takes seconds."""

@@ -4,7 +4,6 @@ Owns: the type of vectors, their form at rest, and what an embedder promises. Mu
 one here hashes words and their character n-grams: it knows no meanings, but finds other forms, parts and misspellings.
 """
 
-import re
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import anyio.to_thread
 from msgspec import Struct
 
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.memory.search_terms import STOP_WORDS, split_identifiers
 
 Vector: TypeAlias = "array[float]"
@@ -118,7 +118,7 @@ _GRAMS = (3, 4, 5)
 _WORD_SHARE = 2.0
 """Weight of a whole word against one of its n-grams."""
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = late_pattern(r"[^\W_]+")
 _LONGEST_WORD = 40
 """Longer runs of letters are data, such as a hash or base64; their beginning tells them apart."""
 

@@ -23,7 +23,6 @@ from pattern_acp.domain.tool_calls import Plan
 from pattern_acp.memory.block_loader import whole_block
 from pattern_acp.memory.blocks import Block
 from pattern_acp.memory.errors import BlockCorruptError
-from pattern_acp.memory.forgotten import MARKS
 from pattern_acp.memory.recall import has_archival, index_archival, insert_passage, remove_source
 from pattern_acp.memory.schemas.forms import section_texts
 from pattern_acp.memory.schemas.item_forms import without_count
@@ -285,6 +284,8 @@ def lacks_deed(tx: Transaction, session_id: str) -> Callable[[int], bool]:
 
     Where words of one were forgotten, none is said to be missing: a masked one has the number of the forgetting.
     """
+    from pattern_acp.memory.forgotten import MARKS
+
     rows = [(row[0], columns.text(row[1])) for row in tx.all(_QUERIES["indexed_calls"], {"source": session_id})]
     if any(mark in text for _, text in rows for mark in MARKS):
         return lambda _: False

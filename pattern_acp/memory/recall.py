@@ -19,7 +19,6 @@ from pattern_acp.db.queries import load_queries
 from pattern_acp.db.raw import Token
 from pattern_acp.db.transaction import storable
 from pattern_acp.memory.dates import without_days
-from pattern_acp.memory.forgotten import MARKS
 from pattern_acp.memory.matching import Occurring, Visible, best_by_words, occurring
 from pattern_acp.memory.search_terms import (
     FACT_KINDS,
@@ -255,6 +254,8 @@ def index_archival(tx: Transaction, *, entry_id: str, owner: str, text: str, at_
 
 def has_message(tx: Transaction, session_id: str, message_id: str, text: str) -> bool:
     """True if as many passages are indexed of a message as it has, or words of it were forgotten."""
+    from pattern_acp.memory.forgotten import MARKS
+
     rows = tx.all(_QUERIES["texts_of_item"], {"source": session_id, "item": message_id})
     passages = message_passages(storable(text))
     # What was masked may be cut elsewhere, and must not come back.

@@ -30,6 +30,7 @@ from pattern_acp.domain.errors import PatternError
 from pattern_acp.policy.command_paths import command_targets, outside_paths, protected_words
 from pattern_acp.policy.commands import Feature, read_command_line
 from pattern_acp.policy.decision import (
+    CLAIMED,
     NO_NETWORK,
     NO_SANDBOX,
     SANDBOX_REQUIRED,
@@ -44,11 +45,7 @@ from pattern_acp.policy.decision import (
 from pattern_acp.policy.destructive import destructive_reason
 from pattern_acp.policy.external_effects import network_need, stays_inside
 from pattern_acp.policy.grant_matching import (
-    Effect,
-    Grant,
-    GrantKind,
     any_covers,
-    describe_grant,
     doing_commands,
     exact_pattern,
     forbids,
@@ -57,7 +54,8 @@ from pattern_acp.policy.grant_matching import (
     prefix_pattern,
     server_pattern,
 )
-from pattern_acp.policy.layers import CLAIM_RULES, CLAIMED, Layer, combine
+from pattern_acp.policy.grants import Effect, Grant, GrantKind, describe_grant
+from pattern_acp.policy.layers import CLAIM_RULES, Layer, combine
 from pattern_acp.policy.nested_lines import whole_line
 from pattern_acp.policy.own_program import own_program_reason
 from pattern_acp.policy.paths import (

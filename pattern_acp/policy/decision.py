@@ -87,6 +87,10 @@ _DURATIONS = {
 }
 
 
+CLAIMED = "claimed"
+"""Rule of what other open sessions work on."""
+
+
 class ClaimElsewhere(Struct, frozen=True):
     """Claim of another open session on what a call would change."""
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pattern_acp.config.settings import OverlapSetting
 from pattern_acp.domain.access import Access, CallServer, RunCommand, WritePath
 from pattern_acp.domain.globs import Glob, compile_glob
-from pattern_acp.policy.decision import Decision, Mode, Verdict
+from pattern_acp.policy.decision import CLAIMED, Decision, Mode, Verdict
 from pattern_acp.policy.paths import is_inside_any
 
 
@@ -54,9 +54,6 @@ class Force(IntEnum):
     FIRM = 3
     """Nothing suffices: it asks each time."""
 
-
-CLAIMED = "claimed"
-"""Rule of what other open sessions work on."""
 
 CLAIM_RULES: Mapping[OverlapSetting, str] = {word: f'[claims] overlap = "{word}"' for word in get_args(OverlapSetting)}
 """The sources of decisions by that rule."""

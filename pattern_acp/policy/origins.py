@@ -29,7 +29,8 @@ from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.policy.commands import read_command_line
 from pattern_acp.policy.decision import Decision, Mode, Verdict
 from pattern_acp.policy.external_effects import network_need, reaching_reason
-from pattern_acp.policy.grant_matching import Grant, GrantKind, exact_pattern
+from pattern_acp.policy.grant_matching import exact_pattern
+from pattern_acp.policy.grants import Grant, GrantKind
 from pattern_acp.policy.paths import is_inside_any, is_windows_path, name_of
 
 PASSAGE = 80

@@ -15,6 +15,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from pattern_acp.domain.late_pattern import late_pattern
+
 Resolver: TypeAlias = Callable[[str, str], str]
 """`resolve(path, folder)`: the absolute path that `path`, as written in `folder`, leads to through symlinks.
 
@@ -45,7 +47,7 @@ _SOURCE_ENDINGS = (
     ".scm", ".rkt", ".proto", ".graphql", ".css", ".scss",
 )  # fmt: skip
 """Endings of source files, named after their subject. Shell scripts are excluded: they often set variables."""
-_NAMED_ALIKE = re.compile(r"\.?credentials|id_(?:rsa|dsa|ecdsa|ed25519)")
+_NAMED_ALIKE = late_pattern(r"\.?credentials|id_(?:rsa|dsa|ecdsa|ed25519)")
 _PROGRAM_FOLDERS = frozenset(
     {
         ".vscode", ".idea", ".zed", ".fleet", ".helix", ".nvim", ".vim", ".devcontainer", ".claude", ".cursor",
@@ -99,7 +101,7 @@ _SERVICE = Protection("tells a service or git which programs to run", for_readin
 _SHELL = Protection("is read by shells or git when they start, and can run programs", for_reading=False)
 
 
-_WINDOWS = re.compile(r"[A-Za-z]:|\\\\|//[^/]+/[^/]")
+_WINDOWS = late_pattern(r"[A-Za-z]:|\\\\|//[^/]+/[^/]")
 
 
 def is_windows_path(path: str) -> bool:

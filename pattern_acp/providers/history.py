@@ -6,7 +6,6 @@ accepts, and the words for what a wire or model cannot carry. Must not know: any
 Everything here depends on a message and those before it only, so that a longer history starts with the same bytes.
 """
 
-import re
 from collections.abc import Callable, MutableMapping, Sequence
 from operator import is_
 
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import Json, sha256_hex
 from pattern_acp.domain.clock import ToolCallId
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import (
     ImagePart,
     Message,
@@ -50,10 +50,10 @@ CONTINUE_NOTES = frozenset((CONTINUE_NOTE, CONTINUE_CUT_NOTE))
 NO_RESULT = "No result was recorded for this call."
 """Fills a call that was cut short (cancel, crash): a request without the result would be refused by every vendor."""
 
-_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_PLAIN_ID = late_pattern(r"[A-Za-z0-9_-]{1,40}")
 """Anthropic allows these characters; OpenAI allows 40 of them."""
 
-_NOT_OF_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_NOT_OF_NAMES = late_pattern(r"[^A-Za-z0-9_-]")
 
 _FIRST_WIRES = frozenset({"anthropic", "openai"})
 

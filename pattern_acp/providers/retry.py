@@ -4,7 +4,6 @@ Owns: the policy, and the loop that carries it out over a stream of events. Must
 """
 
 import random
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
@@ -12,6 +11,7 @@ import anyio
 from msgspec import Struct
 
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.providers.base import (
     ProviderEvent,
     ProviderStop,
@@ -39,7 +39,7 @@ MAX_ATTEMPTS = 5
 MAX_STALLED_ATTEMPTS = 2
 """Each stall has already cost the user one of the limits of silence; a third would be as much again."""
 
-_ADVICE = re.compile(r"; (?:wait [\w ]+ and )?try again\b[^;.]*\.$")
+_ADVICE = late_pattern(r"; (?:wait [\w ]+ and )?try again\b[^;.]*\.$")
 
 FIRST_DELAY_MS = 500
 MAX_DELAY_MS = 60_000

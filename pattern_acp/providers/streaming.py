@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from pattern_acp.config.settings import ProviderSettings
 from pattern_acp.domain.errors import ProviderError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.usage import Usage
 from pattern_acp.providers.base import (
     ProviderEvent,
@@ -123,8 +124,8 @@ _TAGS = {
 }
 """Marks of thoughts in the templates of Qwen, DeepSeek, MiniMax and others, of Magistral, and of Seed."""
 
-_OPENS = re.compile("|".join(map(re.escape, _TAGS)))
-_LONE = re.compile(r"</think>\s*")
+_OPENS = late_pattern("|".join(map(re.escape, _TAGS)))
+_LONE = late_pattern(r"</think>\s*")
 _MAY_OPEN = frozenset(tag[:length] for tag in (*_TAGS, "</think>") for length in range(1, len(tag)))
 
 

@@ -35,7 +35,7 @@ from pattern_acp.journal.retention import (
 from pattern_acp.journal.sessions import every_session, was_swept
 from pattern_acp.memory.forks import unused_forks, writes_of_fork
 from pattern_acp.memory.service.forking import discard_unused_forks
-from pattern_acp.policy.grant_matching import list_grants
+from pattern_acp.policy.grants import list_grants
 from pattern_acp.recovery.backups import STAMP, Backup, list_backups
 from pattern_acp.session.stored import DAY_MS
 from pattern_acp.workspace.worker_tree import Leftover, remove_tree

@@ -51,12 +51,12 @@ from pattern_acp.memory.service.scope import MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.paths import is_windows_path, protection
 from pattern_acp.tools.base import CodeAccess
-from pattern_acp.turn.permissions import PolicyState
-from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 from pattern_acp.workspace.snapshots import AFTER_SECONDS, Captured, canonical_path, capture_all
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.history import HistoryScope
+    from pattern_acp.turn.permissions import PolicyState
+    from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 
 
 INTERVAL_BYTES = 100_000_000
@@ -78,14 +78,14 @@ class RewindScope(Struct, frozen=True):
     clock: Clock
     ids: IdFactory
     holder: Holder
-    policy: PolicyState
+    policy: "PolicyState"
     """Its roots bound what goes back."""
     memory: ConstellationMemory
     """The agent's memory, which knows the running turn."""
     owner: MemoryScope
     history: "Callable[[], HistoryScope]"
     """Memory's past as the user may change it, under the current settings."""
-    folder_changes: FolderChanges | None = None
+    folder_changes: "FolderChanges | None" = None
     code: CodeAccess | None = None
 
     @property
@@ -230,8 +230,8 @@ class Checkpoints:
     async def _find(
         self,
         turn_id: TurnId,
-        changes: FolderChanges,
-        looks: Sequence[FolderLook],
+        changes: "FolderChanges",
+        looks: "Sequence[FolderLook]",
         told: dict[str, None] | None,
         shown: "ShownChanges | None" = None,
     ) -> None:

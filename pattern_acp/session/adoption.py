@@ -36,7 +36,7 @@ from pattern_acp.journal.events import (
 )
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.policy.decision import ApprovalOption, Lifetime, PermissionAnswer
-from pattern_acp.policy.grant_matching import Effect, GrantOwner, list_grants
+from pattern_acp.policy.grants import Effect, GrantOwner, list_grants
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.definition_pins import (
     UsedDefinition,

@@ -55,7 +55,8 @@ from pattern_acp.journal.job_events import JobCheck, JobFile, JobHold, JobTerms,
 from pattern_acp.journal.reader import read_stream
 from pattern_acp.journal.usage import Spent, usage_of_session
 from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, Lifetime, PermissionAnswer
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
+from pattern_acp.policy.grant_matching import exact_pattern
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.policy.layers import SubagentLimits, globs_below
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.session.budgets import USED_UP, cheaper_model

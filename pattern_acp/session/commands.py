@@ -5,7 +5,6 @@ from prose: a model that is sent one guesses at its meaning and may act on the g
 """
 
 import difflib
-import re
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,6 +15,7 @@ from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.clock import TurnId
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, is_about_user
 from pattern_acp.domain.text_limits import plural, with_visible_characters
 from pattern_acp.domain.tool_calls import StopReason
@@ -196,7 +196,7 @@ def more_commands(trust: "FolderTrust", mcp: "SessionMcp") -> tuple[ServerComman
     return (*written, *mcp.commands())
 
 
-_LOOKS_LIKE_ONE = re.compile(r"/([A-Za-z][A-Za-z0-9_:-]{0,63})(?=\s|$)")
+_LOOKS_LIKE_ONE = late_pattern(r"/([A-Za-z][A-Za-z0-9_:-]{0,63})(?=\s|$)")
 """A name behind a slash; with another slash or a dot it is a path."""
 
 NEAR = 0.6

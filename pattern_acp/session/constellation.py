@@ -185,6 +185,8 @@ class Constellation(Struct):
     """Passes the time between two looks for what a watch of a group watches."""
     turn_began: anyio.Event = field(default_factory=anyio.Event)
     """Set when a turn begins; the one who waits for the next one puts a new event in its place."""
+    asked: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the first request of all goes to a model."""
     background: TaskGroup | None = None
     """Runs what outlives a turn: background commands; None: there are none."""
     sandboxing: "Sandboxing | None" = None

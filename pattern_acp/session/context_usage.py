@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from pattern_acp.commands.document import Result
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
-from pattern_acp.commands.usage import BudgetRow, Budgets, BudgetSet, SessionUsage, session_usage
 from pattern_acp.context.builder import Stable, build_request
 from pattern_acp.context.window import request_tokens
 from pattern_acp.domain.access import Actor, Origin
@@ -30,6 +29,7 @@ from pattern_acp.tools.registry import PLAN_TOOL, TASK_TOOL, edit_tool_left_out,
 from pattern_acp.turn.recorder import ContextChanged, NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.commands.usage import Budgets, SessionUsage
     from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState
@@ -164,10 +164,12 @@ def _about(shared: "Constellation", state: "SessionState") -> str:
 FORM = "/budget turn|session|day AMOUNT, such as `/budget session 2.50 USD`; `off` takes a budget away"
 
 
-async def run_usage(session: "Session", argument: str) -> SessionUsage:
+async def run_usage(session: "Session", argument: str) -> "SessionUsage":
     """Sums of this session: its last turns, models and subagents; and of today, over all sessions."""
     if argument:
         raise CommandMisusedError("/usage takes nothing behind it; `pattern-acp usage` in a terminal has more.")
+    from pattern_acp.commands.usage import session_usage
+
     shared = session.constellation
     since = day_began_ms(shared.clock.now_ms())
     own = await shared.database.read(lambda tx: usage_of_session(tx, session.session_id))
@@ -177,6 +179,8 @@ async def run_usage(session: "Session", argument: str) -> SessionUsage:
 
 async def run_budget(session: "Session", argument: str) -> Result:
     """Show the budgets, or set one for this session."""
+    from pattern_acp.commands.usage import BudgetSet
+
     if not argument:
         return await _budgets(session)
     name, amount = first_word(argument)
@@ -191,7 +195,9 @@ async def run_budget(session: "Session", argument: str) -> Result:
     return BudgetSet(scope, f"{allowance}", elsewhere=scope != "session")
 
 
-async def _budgets(session: "Session") -> Budgets:
+async def _budgets(session: "Session") -> "Budgets":
+    from pattern_acp.commands.usage import BudgetRow, Budgets
+
     spent = await spent_now(session.constellation, session.session_id, session.turn_id)
     used: dict[BudgetScope, tuple[int, int] | tuple[()]] = {
         "session": (spent.session.micro_units, spent.session.tokens),

@@ -25,13 +25,14 @@ from pattern_acp.definitions.skills import SKILL_FILE, SKILL_TOOL, SkillDefiniti
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import MessageId, ToolCallId, TurnId
 from pattern_acp.domain.errors import ConfigError
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import Message, Role, TextPart, ToolCallPart
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.hooks import matches
 from pattern_acp.journal.events import InstructionsCompiled, PromptRefused, SessionConfigured
 from pattern_acp.journal.turn_ends import TurnFailure
-from pattern_acp.policy.grant_matching import GrantOwner, load_grants
+from pattern_acp.policy.grants import GrantOwner, load_grants
 from pattern_acp.session.attachments import with_files
 from pattern_acp.session.definition_pins import keeping, sources_to_keep
 from pattern_acp.session.mcp import ServerCommand
@@ -39,11 +40,8 @@ from pattern_acp.session.options import MODE_OPTION, MODEL_OPTION, PERSONA_OPTIO
 from pattern_acp.session.ports import OptionUnusableError
 from pattern_acp.session.state import Addition
 from pattern_acp.session.trust import HOW_TO_TRUST, agree_to_skill, ensure_trust
-from pattern_acp.tools.run_command import printed_by
-from pattern_acp.tools.skill import LoadSkill, WriteSkill, about, find_by_words
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.recorder import NewEvent
-from pattern_acp.turn.tool_runner import ToolRunner
 
 if TYPE_CHECKING:
     from pattern_acp.db.connection import Database
@@ -53,10 +51,12 @@ if TYPE_CHECKING:
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import FolderTrust, SessionState
     from pattern_acp.tools.base import Tool
+    from pattern_acp.tools.skill import WriteSkill
     from pattern_acp.turn.recorder import JournalRecorder
+    from pattern_acp.turn.tool_runner import ToolRunner
 
 
-_TYPED = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_:-]*)(?:\s+(.*))?", re.DOTALL)
+_TYPED = late_pattern(r"/([A-Za-z0-9][A-Za-z0-9_:-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 def clashes(definitions: Definitions, built_in: "tuple[str, ...]") -> tuple[str, ...]:
@@ -89,12 +89,16 @@ def fix_skills(session: "Session") -> None:
     is_open = session.state.skill_tool is None and session.trust.definitions.skills
     if is_open and any(skill.for_model for skill in usable_skills(session.trust)):
         session.state.skill_writer = session.state.skill_writer or _writer(session)
+        from pattern_acp.tools.skill import LoadSkill
+
         session.state.skill_tool = LoadSkill(
             lambda: usable_skills(session.trust), partial(_uses, session.constellation.database)
         )
 
 
-def _writer(session: "Session") -> WriteSkill:
+def _writer(session: "Session") -> "WriteSkill":
+    from pattern_acp.tools.skill import WriteSkill
+
     return WriteSkill(lambda: session.trust.definitions.skills, partial(agree_to_skill, session))
 
 
@@ -119,6 +123,8 @@ async def run_skills(session: "Session", argument: str) -> str:
             "`/skills learn` lets me propose some."
         )
     named = next((skill for skill in skills if skill.name == argument.strip()), None)
+    from pattern_acp.tools.skill import about, find_by_words
+
     if named is not None:
         return about(named, uses)
     if argument.strip():
@@ -182,7 +188,7 @@ async def _refuse(state: "SessionState", recorder: "JournalRecorder", turn_id: T
     return TurnEnd(StopReason.END_TURN, sentence, failure=TurnFailure("trust.undecided"))
 
 
-async def expand_command(session: "Session", turn_id: TurnId, new_runner: Callable[[], ToolRunner]) -> TurnEnd | None:
+async def expand_command(session: "Session", turn_id: TurnId, new_runner: "Callable[[], ToolRunner]") -> TurnEnd | None:
     """Put what a typed command stands for beside the prompt; the turn's end when its folder is not trusted.
 
     `new_runner` makes what runs the lines of a command, which hardly a prompt is.
@@ -250,11 +256,14 @@ def tools_of_persona(persona: "PersonaRef", tools: "Sequence[Tool]") -> "tuple[T
     return tuple(tool for tool in tools if tool.spec.name in names)
 
 
-async def _output(ids: "IdFactory", turn_id: TurnId, runner: ToolRunner, line: str) -> str:
+async def _output(ids: "IdFactory", turn_id: TurnId, runner: "ToolRunner", line: str) -> str:
     """Output of a line of a command's file, run like any command of the model: policy, questions and hooks apply."""
     call_id = ToolCallId(ids.new("call"))
     arguments = json.dumps({"command": line, "description": "Part of a slash command"})
     (result,) = await runner.run(turn_id, [ToolCallPart(call_id, "run_command", arguments)])
+    # Late, as all that only commands and skills of users need.
+    from pattern_acp.tools.run_command import printed_by
+
     return printed_by(result.text)
 
 

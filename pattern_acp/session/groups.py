@@ -42,8 +42,8 @@ from pattern_acp.session.subagents.subagent import Subagent
 from pattern_acp.session.trust import HOW_TO_TRUST, ensure_trust, look_again, reread_trust
 from pattern_acp.session.turn_tools import own_tools
 from pattern_acp.tools.base import DELEGATE, DelegatedTask, NotAvailableError, SubagentKind, ToolOutcome
-from pattern_acp.turn.recorder import NewEvent
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, CallProgress
+from pattern_acp.turn.recorder import CLEANUP_SECONDS, NewEvent
+from pattern_acp.turn.tool_runner import CallProgress
 
 if TYPE_CHECKING:
     from pattern_acp.session.session import Session

@@ -28,9 +28,8 @@ from pattern_acp.journal.events import (
 from pattern_acp.journal.reader import Recorded
 from pattern_acp.journal.turn_ends import RecordedJob
 from pattern_acp.session.ports import SessionView
-from pattern_acp.tools.job import SHOWN_LINE, job_sentence, state_of
 from pattern_acp.turn.recorder import JobOver, JobShown, JobStreamed, JournalRecorder, NewEvent
-from pattern_acp.workspace.jobs import SEEN, Job, JobState, running_of
+from pattern_acp.workspace.jobs import SEEN, SHOWN_LINE, Job, JobState, job_sentence, running_of, state_of
 from pattern_acp.workspace.terminal import ExitStatus
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from pattern_acp.memory.service.scope import PERSON, PERSONA, MemoryRules, Memor
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.write_validation import SecretRule
 from pattern_acp.policy.decision import Mode
-from pattern_acp.policy.grant_matching import Grant, GrantOwner, load_grants
+from pattern_acp.policy.grants import Grant, GrantOwner, load_grants
 from pattern_acp.providers.base import ModelInfo
 from pattern_acp.rewind.checkpoints import Checkpoints, RewindScope
 from pattern_acp.session.constellation import Constellation, ProjectSettings
@@ -86,6 +86,16 @@ class Opening(Struct, frozen=True):
     additional_directories: tuple[str, ...] = ()
     servers: tuple[McpServerSettings, ...] = ()
     """MCP servers that the client passed."""
+
+
+class Reopening(Struct, frozen=True):
+    """Way to open a recorded session. `how` is `load`, `resume`, `take_over` or `fork`, as its event says."""
+
+    how: str
+    client_id: SessionId
+    """The id by which the client continues to name it."""
+    take_over: bool = False
+    """True to take the session from another window that has it open."""
 
 
 class Place(Struct, frozen=True):

@@ -32,7 +32,7 @@ from pattern_acp.journal.sessions import get_session
 from pattern_acp.journal.writer import CONSTELLATION_STREAM, append
 from pattern_acp.memory.forgotten import MARK
 from pattern_acp.policy.decision import Lifetime
-from pattern_acp.policy.grant_matching import StoredGrant, describe_grant, list_grants, revoke_grant
+from pattern_acp.policy.grants import StoredGrant, describe_grant, list_grants, revoke_grant
 from pattern_acp.session.opening import refresh_grants
 from pattern_acp.session.trust import reread_trust
 from pattern_acp.turn.recorded_policy import accesses_of, decide_anew, difference, digest_of_policy

@@ -23,8 +23,7 @@ from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, Approve
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option, Overlap
 from pattern_acp.tools.base import ToolsAtClient
-from pattern_acp.turn.recorder import NewEvent, Transient, TurnRecorder
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
+from pattern_acp.turn.recorder import CLEANUP_SECONDS, NewEvent, Transient, TurnRecorder
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.terminal import Terminal
 

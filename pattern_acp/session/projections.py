@@ -39,7 +39,7 @@ from pattern_acp.memory.indexing import index_deed, index_listed, index_steps, s
 from pattern_acp.memory.recall import MessageKind, index_message
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.decision import Lifetime
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, revoke_grant, store_grant
+from pattern_acp.policy.grants import Effect, Grant, GrantKind, GrantOwner, revoke_grant, store_grant
 from pattern_acp.providers.history import CONTINUE_NOTES
 from pattern_acp.tasks.presence import note_task_turn
 from pattern_acp.trust import remove_agreement, store_agreement

@@ -19,11 +19,9 @@ from pattern_acp.journal.events import Event, PlanUpdated, SessionClosed, Sessio
 from pattern_acp.journal.sessions import PAGE_SIZE, ListedSession, PageWanted, SessionPage, read_page, with_details
 from pattern_acp.journal.writer import append
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.session.opening import Opening, create_session, shown
+from pattern_acp.session.opening import Opening, Reopening, create_session, shown
 from pattern_acp.session.ports import Client, FolderUnusableError, SessionBusyError, UnknownSessionError
-from pattern_acp.session.reopening import Reopening, reopen_session, view_session
 from pattern_acp.session.session import Session
-from pattern_acp.session.stored import CLOSE_FIRST, archive_session, delete_session, rename_session
 from pattern_acp.tasks.presence import works_on_task
 
 logger = logging.getLogger(__name__)
@@ -163,6 +161,9 @@ class Sessions:
             UnknownSessionError: it was deleted meanwhile.
             LeaseHeldError: another window took it, and `how` does not say to take it over.
         """
+        # Late, as all that only recorded sessions need: most processes begin with a new one.
+        from pattern_acp.session.reopening import reopen_session
+
         client_id = session.state.client_id
         opening = self._openings[client_id]
         async with self._opening:
@@ -216,6 +217,8 @@ class Sessions:
             InvalidRequestError: the title is empty.
             UnknownSessionError: there is none, or it was deleted.
         """
+        from pattern_acp.session.stored import rename_session
+
         shared = self._constellation
         stored = await rename_session(shared.database, session_id, title, now=shared.clock.now_ms())
         session = self.find(session_id)
@@ -235,6 +238,8 @@ class Sessions:
         if archived:
             await self.close(session_id)
         if known.row.archived is not archived:
+            from pattern_acp.session.stored import archive_session
+
             await archive_session(shared.database, session_id, archived=archived, now=shared.clock.now_ms())
 
     async def close(self, session_id: str) -> None:
@@ -256,6 +261,8 @@ class Sessions:
         Raises:
             LeaseHeldError: another process works on it.
         """
+        from pattern_acp.session.stored import CLOSE_FIRST, delete_session
+
         shared = self._constellation
         now = shared.clock.now_ms()
         remedy = f"{CLOSE_FIRST}, then delete it"
@@ -324,6 +331,8 @@ async def _reopened(
     *,
     only_read: bool,
 ) -> tuple[Session, Sequence[Event]]:
+    from pattern_acp.session.reopening import reopen_session, view_session
+
     shared, client = sessions_here.constellation, sessions_here.client
     if already is not None and already.session_id != already.state.client_id and not only_read:
         # The client continues in a fork under its parent's id, which is what it means by that id.

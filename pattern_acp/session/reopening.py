@@ -52,7 +52,7 @@ from pattern_acp.journal.writer import append
 from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.forks import fork_of_session, worker_forks
 from pattern_acp.policy.decision import Mode
-from pattern_acp.policy.grant_matching import Grant, GrantOwner, load_grants
+from pattern_acp.policy.grants import Grant, GrantOwner, load_grants
 from pattern_acp.providers.base import ThoughtLevel
 from pattern_acp.rewind.checkpoints import RewindScope
 from pattern_acp.session.adoption import Followed, follow_definitions, recorded_persona
@@ -71,6 +71,7 @@ from pattern_acp.session.jobs import cut_group_notices, known_jobs, lost_notices
 from pattern_acp.session.opening import (
     Opening,
     Place,
+    Reopening,
     assemble,
     look_at,
     model_of,
@@ -93,16 +94,6 @@ TAKEN_OVER = InterruptedEnd(
 
 FIRST_EVENTS = 100
 """Events that are read and shown before the rest of a long session."""
-
-
-class Reopening(Struct, frozen=True):
-    """Way to open a recorded session. `how` is `load`, `resume`, `take_over` or `fork`, as its event says."""
-
-    how: str
-    client_id: SessionId
-    """The id by which the client continues to name it."""
-    take_over: bool = False
-    """True to take the session from another window that has it open."""
 
 
 class _Found(Struct, frozen=True):

@@ -25,8 +25,8 @@ from pattern_acp.journal.events import ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.leases import Holder, Lease
 from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, PermissionAnswer
 from pattern_acp.session.constellation import Constellation
+from pattern_acp.session.opening import Reopening
 from pattern_acp.session.registry import Sessions
-from pattern_acp.session.reopening import Reopening
 from pattern_acp.session.session import PromptTicket, Session
 from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.recorder import TextStreamed

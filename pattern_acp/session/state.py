@@ -47,14 +47,12 @@ from pattern_acp.mcp_servers.host import SessionServers
 from pattern_acp.memory.blocks import MemoryFork
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.policy.decision import NO_NETWORK, NO_SANDBOX, SANDBOX_REQUIRED, Verdict
-from pattern_acp.policy.grant_matching import Grant
-from pattern_acp.policy.layers import SubagentLimits
+from pattern_acp.policy.grants import Grant
 from pattern_acp.policy.sandbox import session_profile
 from pattern_acp.processes.confinement import Profile
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel, ToolForm, ToolSpec
 from pattern_acp.session.options import Overlap
 from pattern_acp.tools.base import CodeAccess, Tool, shown_name
-from pattern_acp.tools.skill import LoadSkill, WriteSkill
 from pattern_acp.trust import Agreement
 from pattern_acp.turn.budget import Limits
 from pattern_acp.turn.loop import TurnEnd
@@ -63,7 +61,9 @@ from pattern_acp.turn.request_fingerprints import RequestDigests
 
 if TYPE_CHECKING:
     from pattern_acp.definitions.bundles import Bundle
+    from pattern_acp.policy.layers import SubagentLimits
     from pattern_acp.session.constellation import Constellation
+    from pattern_acp.tools.skill import LoadSkill, WriteSkill
 
 
 class Addition(Struct, frozen=True):
@@ -100,7 +100,7 @@ class RunningJob(Struct):
     """The use by earlier turns."""
     used_ms: int
     """The time that earlier turns took."""
-    limits: SubagentLimits
+    limits: "SubagentLimits"
     """The narrower policy of its turn."""
     model: ModelInfo
     """The session's own model, which it has again behind the turn."""
@@ -353,9 +353,9 @@ class SessionState(Struct):
     """Results of subagents in the background that waited for a prompt when their process ended."""
     watches: dict[str, WatchSwitched] = field(default_factory=dict[str, WatchSwitched])
     """Watches that are on, by name; each spends the budget of the turn in which it was switched on."""
-    skill_tool: LoadSkill | None = None
+    skill_tool: "LoadSkill | None" = None
     """The tool that loads skills, once a prompt has fixed what it lists."""
-    skill_writer: WriteSkill | None = None
+    skill_writer: "WriteSkill | None" = None
     """The tool that proposes skills, in a session that has some, or whose user asked for it."""
     claims: dict[str, int] = field(default_factory=dict[str, int])
     """Paths that the session claims, each with the time of its last renewal."""

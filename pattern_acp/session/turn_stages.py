@@ -39,10 +39,6 @@ from pattern_acp.providers.http_errors import ProviderAuthError
 from pattern_acp.session.activity_summary import catch_up_at_start
 from pattern_acp.session.attachments import given_files, with_files
 from pattern_acp.session.budgets import BudgetGate
-from pattern_acp.session.checks import (
-    checks_want_more,
-    diagnostics_want_more,
-)
 from pattern_acp.session.commands import more_commands, refuse_unknown, title_of
 from pattern_acp.session.constellation import Constellation
 from pattern_acp.session.context_usage import skill_tools, stable_part
@@ -77,14 +73,15 @@ from pattern_acp.session.state import SessionState, note_sandbox
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.turn_tools import TurnTools, own_tools
 from pattern_acp.session.window import SessionWindow, tokens_in
-from pattern_acp.tools.job import job_sentence
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.loop import CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.recorder import SHOW_SECONDS, JournalRecorder, NewEvent, TextStreamed, new_end_events
 from pattern_acp.workspace.git import SECONDS as GIT_SECONDS
+from pattern_acp.workspace.jobs import job_sentence
 
 if TYPE_CHECKING:
     from pattern_acp.mcp_servers.server import Server
+    from pattern_acp.turn.checks import ConfiguredChecks
 
 logger = logging.getLogger(__name__)
 
@@ -668,15 +665,25 @@ async def _goes_on(session: Session, turn_id: TurnId, end: TurnEnd, tools: TurnT
     """Check an answer: True when a check failed or a hook does not take the turn for finished."""
     if end.stop_reason is not StopReason.END_TURN or end.sentence or end.handed_over:
         return False
-    if tools.checks is not None and await checks_want_more(session.state, turn_id, tools.checks):
+    has_more = tools.checks is not None or session.languages is not None
+    if has_more and await _finds_more(session, turn_id, tools.checks):
         return True
-    if await diagnostics_want_more(session, turn_id) or await after_answer(session, turn_id, active=active):
+    if await after_answer(session, turn_id, active=active):
         return True
     if session.state.job is None:
         return False
     from pattern_acp.session.agreed_jobs import job_wants_more
 
     return await job_wants_more(session, turn_id, tools)
+
+
+async def _finds_more(session: Session, turn_id: TurnId, checks: "ConfiguredChecks | None") -> bool:
+    # Late: both come with the first call of a tool.
+    from pattern_acp.session.checks import checks_want_more, diagnostics_want_more
+
+    if checks is not None and await checks_want_more(session.state, turn_id, checks):
+        return True
+    return await diagnostics_want_more(session, turn_id)
 
 
 STAGES: tuple[Callable[[Session, Turn], Awaitable[TurnEnd | None]], ...] = (

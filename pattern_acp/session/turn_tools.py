@@ -17,28 +17,22 @@ from pattern_acp.domain.clock import SessionId, TurnId
 from pattern_acp.journal.events import TurnStarted
 from pattern_acp.journal.history import ancestors, read_history
 from pattern_acp.journal.reader import Recorded, read_item
-from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of, servers_of
 from pattern_acp.session.context_usage import offered_tools, skill_tools
 from pattern_acp.session.hooks import SessionToolHooks
 from pattern_acp.session.memory_context import agent_history
-from pattern_acp.session.searching import sessions_of
 from pattern_acp.session.session import Session
 from pattern_acp.session.state import code_of, may_read, profile_of
-from pattern_acp.session.subagents.delegation import Subagents
-from pattern_acp.session.subagents.kinds import TurnParts, own_budget
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits
-from pattern_acp.turn.checks import ConfiguredChecks
-from pattern_acp.turn.permissions import PermissionChecker, circumstances_of
-from pattern_acp.turn.tool_runner import ToolRunner, WorkAhead
-from pattern_acp.workspace.snapshots import ObservedFiles, TrackedFiles
-
-if TYPE_CHECKING:
-    from pattern_acp.policy.decision import UserQuestion
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.undo import AgentHistory
+    from pattern_acp.policy.decision import UserQuestion
+    from pattern_acp.session.subagents.kinds import TurnParts
     from pattern_acp.tasks.service import Tasks
+    from pattern_acp.turn.checks import ConfiguredChecks
+    from pattern_acp.turn.permissions import PermissionChecker
+    from pattern_acp.turn.tool_runner import ToolRunner, WorkAhead
 
 
 class TurnTools:
@@ -72,12 +66,17 @@ class TurnTools:
         """Seconds that the turn took so far, without those of the user."""
         return self._budget.seconds
 
-    def runner(self) -> ToolRunner:
+    def runner(self) -> "ToolRunner":
         """Return the runner of the turn's calls, with policy, checks and hooks; the same one every time."""
         if self._runner is not None:
             return self._runner
-        # Late: a session is there before it can edit anything.
+        # Late, as all that only calls need: the first request leaves before there is one.
+        from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of
         from pattern_acp.session.edit_warnings import EditWarnings
+        from pattern_acp.session.subagents.delegation import Subagents
+        from pattern_acp.session.subagents.kinds import TurnParts
+        from pattern_acp.turn.permissions import PermissionChecker, circumstances_of
+        from pattern_acp.turn.tool_runner import ToolRunner
 
         session, clock = self._session, self._session.constellation.clock
         tools = [tool for tool in self._tools if tool.spec.name not in self._withheld]
@@ -140,6 +139,8 @@ class TurnTools:
 
 def own_tools(session: Session, turn_id: TurnId) -> TurnTools:
     """Tools for what a turn does beside its loop, with its own limits: the parts and the runner are there."""
+    from pattern_acp.session.subagents.kinds import own_budget
+
     known = (*session.constellation.tools, *skill_tools(session.state), *session.mcp.toolbox.callable())
     tools = TurnTools(session, turn_id, known, own_budget(session))
     tools.runner()
@@ -148,6 +149,10 @@ def own_tools(session: Session, turn_id: TurnId) -> TurnTools:
 
 def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
     """Context for the tools of this turn."""
+    from pattern_acp.session.checks import servers_of
+    from pattern_acp.session.searching import sessions_of
+    from pattern_acp.workspace.snapshots import ObservedFiles, TrackedFiles
+
     code, files = code_of(session.constellation, session.state), session.workbench.files
     is_elsewhere = session.constellation.elsewhere is not None
     if not is_elsewhere:

@@ -181,6 +181,7 @@ class SessionWindow:
 
     def sending(self, request: ProviderRequest) -> int:
         """See `TurnWindow.sending`."""
+        self._session.constellation.asked.set()
         changed = self._state.breaks.saw(request, calls_tools=self._model.info.calls_tools)
         if changed:
             logger.info("The cached prefix of a session is broken by: %s.", changed)

@@ -29,38 +29,13 @@ from pattern_acp.tools.base import (
     ToolOutcome,
 )
 from pattern_acp.tools.schema import input_schema, parse_arguments
-from pattern_acp.workspace.jobs import SEEN, Job, Jobs, JobState
+from pattern_acp.workspace.jobs import SEEN, SHOWN_LINE, Job, Jobs, job_sentence
 
 STATUS_ROOM = 500
 """Characters of a result reserved for the sentences in front of the output."""
 
-SHOWN_LINE = 120
-"""Characters of a command that a sentence quotes."""
-
 SHOWN_TAIL = 4_000
 """Characters of new output that the user sees."""
-
-
-def state_of(job: Job) -> str:
-    """Describe the state of a job, as the end of a sentence."""
-    match job.state:
-        case JobState.RUNNING:
-            return "is waiting for input" if job.is_waiting_for_input() else "is running"
-        case JobState.STOPPED:
-            return "was stopped"
-        case JobState.LOST:
-            return "was lost: the agent's process ended, or its end could not be seen"
-        case JobState.EXITED:
-            status = job.status
-            if status is not None and status.signal is not None:
-                return f"was ended by {status.signal}"
-            code = "an unknown code" if status is None or status.exit_code is None else f"code {status.exit_code}"
-            return f"exited with {code}"
-
-
-def job_sentence(job: Job) -> str:
-    """One sentence about a job."""
-    return f"{job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) {state_of(job)}."
 
 
 def input_advice(job: Job) -> Advised:

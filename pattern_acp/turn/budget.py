@@ -6,7 +6,6 @@ is used of both.
 """
 
 import json
-import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.domain.clock import Clock, ToolCallId
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import ToolCallView
 from pattern_acp.domain.usage import Cost, Usage
@@ -175,7 +175,7 @@ STOPPED_FOR_REPEATS = "Stopped: the model made the same "
 """The beginning of the sentence of a turn that ends for repeats; a replay knows such an end by it."""
 
 
-_DURATION = re.compile(r" after [\d.]+ s\.")
+_DURATION = late_pattern(r" after [\d.]+ s\.")
 """The duration in the result of a command, which is another one each time."""
 
 

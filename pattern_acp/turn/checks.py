@@ -30,10 +30,9 @@ from pattern_acp.tools.base import PreparedCall, ToolContext, ToolOutcome
 from pattern_acp.tools.file_changes import shown_change
 from pattern_acp.tools.run_command import RunCommandTool
 from pattern_acp.turn.permissions import REFUSAL_ADVICE, PermissionChecker
-from pattern_acp.turn.recorder import NewEvent, ToolCallRunning, TurnRecorder
+from pattern_acp.turn.recorder import CLEANUP_SECONDS, NewEvent, ToolCallRunning, TurnRecorder
 from pattern_acp.turn.tool_runner import (
     CANCELLED_SENTENCE,
-    CLEANUP_SECONDS,
     OUTSIDE,
     CallProgress,
     sandbox_of,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from msgspec import Struct, field
@@ -31,10 +31,12 @@ from pattern_acp.providers.http_errors import (
 )
 from pattern_acp.providers.retry import RetryPolicy, without_advice
 from pattern_acp.turn.budget import CUT_STOP, UNREAD_STOP, Budget
-from pattern_acp.turn.recorder import NewEvent, TextStreamed, TurnRecorder
+from pattern_acp.turn.recorder import CLEANUP_SECONDS, NewEvent, TextStreamed, TurnRecorder
 from pattern_acp.turn.request_fingerprints import RequestDigests
 from pattern_acp.turn.stream_reader import MessageAssembly, new_assembly, read_stream, think_aloud
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, ToolRunner, cut_problem, was_cut
+
+if TYPE_CHECKING:
+    from pattern_acp.turn.tool_runner import ToolRunner
 
 
 class TurnWindow(Protocol):
@@ -211,7 +213,7 @@ class TurnLoop:
         *,
         model: ModelInUse,
         build: BuildRequest,
-        new_runner: Callable[[], ToolRunner],
+        new_runner: "Callable[[], ToolRunner]",
         recorder: TurnRecorder,
         ids: IdFactory,
         budget: Budget,
@@ -462,6 +464,9 @@ class TurnLoop:
     async def _run_tools(
         self, turn_id: TurnId, calls: Sequence[ToolCallPart], history: list[Message]
     ) -> TurnEnd | None:
+        # Late: the first request leaves before there is a call.
+        from pattern_acp.turn.tool_runner import was_cut
+
         self._budget.take_tool_calls(len(calls))
         runner = self._runner = self._new_runner()
         results = await runner.run(turn_id, calls)
@@ -539,7 +544,14 @@ def cutter(assembly: MessageAssembly, request: ProviderRequest) -> Callable[[str
     tokens = assembly.usage.output_tokens or request.max_output_tokens
     offered = {tool.name for tool in request.tools}
     window_full = assembly.detail == WINDOW_FULL
-    return lambda name: cut_problem(name, tokens, offered, window_full=window_full)
+
+    def problem(name: str) -> str:
+        # Late: few answers are cut.
+        from pattern_acp.turn.tool_runner import cut_problem
+
+        return cut_problem(name, tokens, offered, window_full=window_full)
+
+    return problem
 
 
 def cut_end(what: str) -> TurnEnd:

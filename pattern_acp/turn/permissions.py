@@ -33,6 +33,7 @@ from pattern_acp.journal.events import (
     RecordedRule,
 )
 from pattern_acp.policy.decision import (
+    CLAIMED,
     ApprovalRequest,
     Approver,
     Basis,
@@ -44,8 +45,7 @@ from pattern_acp.policy.decision import (
     Verdict,
     Wording,
 )
-from pattern_acp.policy.grant_matching import NOBODY, Grant, GrantOwner, approval_options, grant_for
-from pattern_acp.policy.layers import CLAIM_ADVICE, CLAIMED, UNLIMITED, SubagentLimits
+from pattern_acp.policy.grants import NOBODY, Grant, GrantOwner, approval_options, grant_for
 from pattern_acp.tools.base import PreparedCall, Progress, Tool, ToolContext, ToolOutcome, shown_name
 from pattern_acp.turn.budget import Budget, UserWaitTimer
 from pattern_acp.turn.data_read import DataRead
@@ -54,6 +54,7 @@ from pattern_acp.workspace.files import LineWindow, TextFile, TextLines
 from pattern_acp.workspace.git import git_facts
 
 if TYPE_CHECKING:
+    from pattern_acp.policy.layers import SubagentLimits
     from pattern_acp.policy.origins import KnownTexts
 
 REFUSAL_ADVICE = " Do not repeat it; continue without it or ask the user what they prefer."
@@ -167,7 +168,7 @@ class PermissionChecker:
         *,
         clock: Clock,
         waits: UserWaitTimer | None = None,
-        narrowing: SubagentLimits = UNLIMITED,
+        narrowing: "SubagentLimits | None" = None,
         circumstances: Callable[[], Circumstances] = Circumstances,
     ) -> None:
         """`waits` counts what the user takes to answer; `narrowing` is what a subagent may do less.
@@ -178,10 +179,13 @@ class PermissionChecker:
         self._approver = approver
         self._recorder = recorder
         self._waits = waits or UserWaitTimer(clock)
-        self._narrowing = narrowing
+        # Late, as all that is only needed once there is a call.
+        from pattern_acp.policy.layers import UNLIMITED
+
+        self._narrowing = narrowing or UNLIMITED
         self._circumstances = circumstances
 
-    def narrow(self, limits: SubagentLimits) -> None:
+    def narrow(self, limits: "SubagentLimits") -> None:
         """Hold what is decided from here on to the limits of a job that the user agreed to."""
         self._narrowing = limits
 
@@ -527,6 +531,8 @@ def _settled(decision: Decision) -> Denied | None:
     if decision.verdict is Verdict.ALLOW:
         return None
     if decision.rule == CLAIMED:
+        from pattern_acp.policy.layers import CLAIM_ADVICE
+
         advice = CLAIM_ADVICE.get(decision.source, "")
         # Journals of earlier releases have the advice in the reason.
         shown = decision.reason.removesuffix(f"\n{advice}")

@@ -28,7 +28,7 @@ from pattern_acp.journal.events import (
     RecordedPolicy,
 )
 from pattern_acp.policy.decision import Basis, Circumstances, ClaimElsewhere, Decision, Lifetime, Mode, Verdict
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.policy.layers import SubagentLimits
 
 _ACCESSES: dict[str, type[Struct]] = {each.__name__: each for each in get_args(Access)}

@@ -127,6 +127,9 @@ Transient: TypeAlias = (
 )
 
 
+CLEANUP_SECONDS = 1.0
+"""Longest a cancelled call may take to record its end; a cancel is answered within 2 s (invariant 3)."""
+
 PARTIAL_COMMIT_SECONDS = 1.0
 """Rule R2: a kill loses at most the last second of an unfinished message."""
 

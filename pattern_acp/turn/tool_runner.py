@@ -41,8 +41,7 @@ from pattern_acp.domain.tool_calls import (
 )
 from pattern_acp.hooks import HookVerdict, Opinion
 from pattern_acp.journal.events import PlanUpdated, ToolCallFinished, ToolCallStarted, ToolResultExtended
-from pattern_acp.policy.decision import ClaimElsewhere, Decision, Verdict
-from pattern_acp.policy.layers import CLAIMED
+from pattern_acp.policy.decision import CLAIMED, ClaimElsewhere, Decision, Verdict
 from pattern_acp.tools.base import (
     DELEGATE,
     PreparedCall,
@@ -56,6 +55,7 @@ from pattern_acp.tools.base import (
 from pattern_acp.turn.budget import REPEAT_RULE, RepeatGuard
 from pattern_acp.turn.permissions import GivesWay, LookedAt, PermissionChecker
 from pattern_acp.turn.recorder import (
+    CLEANUP_SECONDS,
     NewEvent,
     TerminalEnded,
     TerminalStreamed,
@@ -324,9 +324,6 @@ logger = logging.getLogger(__name__)
 
 SIDE_BY_SIDE = 4
 """Most calls that run at once (issue 2, section 5)."""
-
-CLEANUP_SECONDS = 1.0
-"""Longest a cancelled call may take to record its end; a cancel is answered within 2 s (invariant 3)."""
 
 CHANGED_BY_HOOK = "a hook changed the arguments"
 """Recorded among the repairs of a call, since the journal has nothing else of the hook."""

@@ -21,13 +21,14 @@ from anyio.abc import Process
 from msgspec import Struct, field
 
 from pattern_acp.domain.errors import WorkspaceError, unwrap_exception_group
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.processes.groups import quiet_creation_flags
 from pattern_acp.workspace.errors import GitFailedError, SearchFailedError
 
 _SMALL_FILE_BYTES = 4_096
 """Longer than any `.git`, `HEAD` or `commondir` file that git writes."""
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_COMMIT = late_pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _NO_BRANCH = ".invalid"
 """HEAD's content for old readers in a repository with the reftable format."""
 
@@ -93,12 +94,12 @@ def _small_text(path: str) -> str:
 
 
 _SETTINGS_BYTES = 1_000_000
-_RUNS = re.compile(
+_RUNS = late_pattern(
     r"^\s*(?:\[[^\]\n]*\]\s*)?(external|textconv|command|clean|smudge|process|fsmonitor|showsignature|program|"
     r"alternaterefscommand|sshcommand|worktree|hookspath|attributesfile)\s*=\s*(\S.*)|^\s*\[\s*(include)",
     re.IGNORECASE | re.MULTILINE,
 )
-_HARMLESS_VALUE = re.compile(r"git-lfs\s|(?:true|false|yes|no|on|off|0|1)\s*$", re.IGNORECASE)
+_HARMLESS_VALUE = late_pattern(r"git-lfs\s|(?:true|false|yes|no|on|off|0|1)\s*$", re.IGNORECASE)
 
 
 def program_setting(folders: Sequence[str]) -> str:
@@ -145,8 +146,8 @@ _DIFF = (
     "--src-prefix=a/", "--dst-prefix=b/", "HEAD", "--",
 )  # fmt: skip
 _UNTRACKED = ("ls-files", "--others", "--exclude-standard", "--")
-_HUNK = re.compile(rb"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
-_ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_HUNK = late_pattern(rb"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
+_ESCAPE = late_pattern(rb"\\([0-7]{3}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
 

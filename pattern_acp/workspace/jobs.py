@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.late_pattern import late_pattern
+from pattern_acp.domain.text_limits import one_line
 from pattern_acp.workspace.errors import InputClosedError, JobRefusedError
 from pattern_acp.workspace.terminal import CommandOutput, CommandRequest, ExitStatus, RunningCommand, Terminal
 
@@ -46,6 +47,10 @@ _SCREEN_TAKEN, _SCREEN_LEFT = "\x1b[?1049h", "\x1b[?1049l"
 
 _BAR = late_pattern(r"\x1b\[7m[^\x1b\r\n]+\x1b\[(?:0|27)?m(?:\x1b\[K)?\Z")
 """A bar in reverse at the very end, with which `less` and `more` wait for a key."""
+
+
+SHOWN_LINE = 120
+"""Characters of a command that a sentence quotes."""
 
 
 class NewOutput(Struct, frozen=True):
@@ -441,3 +446,25 @@ class Jobs:
 def running_of(jobs: Iterable[Job]) -> int:
     """The number of running ones."""
     return sum(job.is_running for job in jobs)
+
+
+def state_of(job: Job) -> str:
+    """Describe the state of a job, as the end of a sentence."""
+    match job.state:
+        case JobState.RUNNING:
+            return "is waiting for input" if job.is_waiting_for_input() else "is running"
+        case JobState.STOPPED:
+            return "was stopped"
+        case JobState.LOST:
+            return "was lost: the agent's process ended, or its end could not be seen"
+        case JobState.EXITED:
+            status = job.status
+            if status is not None and status.signal is not None:
+                return f"was ended by {status.signal}"
+            code = "an unknown code" if status is None or status.exit_code is None else f"code {status.exit_code}"
+            return f"exited with {code}"
+
+
+def job_sentence(job: Job) -> str:
+    """One sentence about a job."""
+    return f"{job.job_id} (`{one_line(job.line, SHOWN_LINE)}`) {state_of(job)}."

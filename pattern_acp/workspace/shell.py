@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from pattern_acp.config.keys import INSIDE_VARIABLE
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.paths import PLATFORM, Flavour
 
 CREDENTIAL_VARIABLES = frozenset({"ANTHROPIC_API_KEY", "OPENAI_API_KEY"})
@@ -141,7 +142,7 @@ _WITHOUT_INPUT = "exec </dev/null; "
 """Beginning of a script in a terminal of the client: what reads its input gets the end of it at once, as in ours. It is
 on the script's first line, so that errors name the model's lines."""
 
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=@%+,-]+")
+_PLAIN_WORD = late_pattern(r"[A-Za-z0-9_./:=@%+,-]+")
 
 _SHELL_WORD_LIST = """
     . : [ alias bg bind break builtin case cd command continue coproc declare dirs disown do done echo elif else enable
@@ -160,7 +161,7 @@ _PROMPT_LIST = """
 _PROMPTS = frozenset(_PROMPT_LIST.split())
 """Programs that read commands once they have done what they were started for."""
 
-_INTERPRETER = re.compile(r"(python|pypy|node|ruby|perl|php|lua|bun|deno)[\d.]*")
+_INTERPRETER = late_pattern(r"(python|pypy|node|ruby|perl|php|lua|bun|deno)[\d.]*")
 
 
 class ClientCommand(Struct, frozen=True):

@@ -3,6 +3,7 @@
 An import that comes early by accident costs every editor at every spawn (docs/reference/development/benchmarks.md).
 """
 
+import ast
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pattern_acp
 from pattern_acp.config.load import process_environment
+from pattern_acp.tools.registry import BUILT_IN
 
 PACKAGE = Path(pattern_acp.__file__).parent
 
@@ -34,11 +36,14 @@ LATE_FOR_SESSIONS = {
 }  # fmt: skip
 """Nothing on the way to the answer to session/new may import these."""
 
-MOST_MODULES = 350
+MOST_MODULES = 235
 """Of our own, on the way to session/new; each costs about 0.35 ms. What is more needs a reason, or goes elsewhere."""
 
 MOST_FOR_OPENING = 15
 """Of our own, between the answer to initialize and the opening of the constellation, which runs beside the others."""
+
+OF_TASKS = "pattern_acp.session.task_commands"
+"""Needed by calls of sessions with tasks alone."""
 
 STANDARD = re.compile(r"^from dataclasses import .*\bdataclass\b", re.MULTILINE)
 
@@ -51,6 +56,14 @@ def modules_after(statement: str) -> set[str]:
         (sys.executable, "-c", command), capture_output=True, check=True, env=environment, text=True, timeout=50
     )
     return set(ran.stdout.split())
+
+
+def imported_in_functions(file: str) -> set[str]:
+    """The modules of ours that functions of a file import."""
+    tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    imports = (node for function in functions for node in ast.walk(function) if isinstance(node, ast.ImportFrom))
+    return {node.module for node in imports if node.module is not None and node.module.startswith("pattern_acp")}
 
 
 def test_initialize_is_answered_before_anything_else_is_imported():
@@ -79,10 +92,14 @@ def test_the_way_to_the_first_session_imports_nothing_that_it_does_not_need():
     assert modules_after("import pattern_acp.bootstrap.sessions") & LATE_FOR_SESSIONS == set()
 
 
-def test_what_the_first_call_is_decided_with_is_imported_before_it_comes():
+def test_what_the_first_call_needs_is_imported_before_it_comes():
     start = "from pattern_acp.bootstrap.sessions import import_what_calls_need as ready; ready()"
     decided = "import pattern_acp.turn.permissions, pattern_acp.policy.decide, pattern_acp.policy.external_effects"
-    assert modules_after(f"{start}; {decided}") - modules_after(start) == set()
+    made = "from pattern_acp.tools.registry import BUILT_IN, made; [made(name) for name in BUILT_IN]"
+    late = {name for file in ("session/turn_tools.py", "turn/permissions.py") for name in imported_in_functions(file)}
+    run = "; ".join(f"import {name}" for name in sorted(late - {OF_TASKS}))
+    assert "import pattern_acp.turn.tool_runner" in run
+    assert modules_after(f"{start}; {decided}; {made}; {run}") - modules_after(start) == set()
 
 
 def test_the_way_to_the_first_session_imports_no_more_modules_than_it_did():
@@ -122,6 +139,14 @@ def test_the_way_to_the_first_session_does_without_the_code_map():
 def test_the_way_to_the_first_session_compiles_no_patterns_that_only_a_command_or_a_write_needs():
     loaded = modules_after("import pattern_acp.bootstrap.sessions")
     assert loaded & {"pattern_acp.policy.external_effects", "pattern_acp.memory.secrets"} == set()
+
+
+def test_the_way_to_the_first_session_does_without_tools_and_what_decides_on_their_calls():
+    loaded = modules_after("import pattern_acp.bootstrap.sessions")
+    tools = {module.partition(":")[0] for module in BUILT_IN.values()}
+    deciding = {f"pattern_acp.policy.{name}" for name in ("commands", "decide", "grant_matching", "nested_lines")}
+    running = {"pattern_acp.turn.checks", "pattern_acp.turn.tool_runner"}
+    assert loaded & (tools | deciding | running) == set()
 
 
 def test_values_that_a_start_defines_compile_no_methods():

@@ -48,7 +48,7 @@ async def test_permission_grants_are_briefed_with_their_store_events_and_gate(in
     found = await index.read(lambda tx: brief(tx, "permission grants", may_show=everything))
     paths = [item.file.path for item in found.files]
     # Among them are the commands that list grants and take them back.
-    assert {"pattern_acp/policy/grant_matching.py", "pattern_acp/session/permission_commands.py"} <= set(paths[:4])
+    assert {"pattern_acp/policy/grants.py", "pattern_acp/session/permission_commands.py"} <= set(paths[:4])
     assert "pattern_acp/journal/events.py" in paths[:6]
     assert {"pattern_acp/turn/permissions.py", "pattern_acp/journal/events.py"} <= set(paths)
     assert sum(item.file.is_test for item in found.files) * 4 <= len(paths)

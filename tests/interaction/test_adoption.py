@@ -12,7 +12,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.journal.events import GrantStored
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.decision import Lifetime
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, store_grant
+from pattern_acp.policy.grants import Effect, Grant, GrantKind, GrantOwner, store_grant
 from pattern_acp.providers.scripted import ScriptedProvider
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import JsonDict, choose

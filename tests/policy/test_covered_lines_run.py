@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pattern_acp.domain.access import RunCommand
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, any_covers, prefix_pattern
+from pattern_acp.policy.grant_matching import any_covers, prefix_pattern
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from tests.support.programs import problem_of
 
 SHELLS = [path for name in ("bash", "sh") if (path := shutil.which(name)) is not None and not problem_of(name)]

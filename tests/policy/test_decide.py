@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pattern_acp.domain.access import Access, NoEffect, ReadMemory, ReadPath, RunCommand, WriteMemory, WritePath
 from pattern_acp.policy.decide import REST_OF_TURN, Decision, GrantScope, Mode, Verdict, decide
 from pattern_acp.policy.decision import Lifetime
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
+from pattern_acp.policy.grant_matching import exact_pattern
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 
 ROOT = "/work/project"
 INSIDE = f"{ROOT}/src/a.py"

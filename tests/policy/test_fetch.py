@@ -5,7 +5,7 @@ import pytest
 from pattern_acp.domain.access import FetchUrl
 from pattern_acp.policy.decide import Mode, Verdict, decide
 from pattern_acp.policy.decision import PermissionAnswer
-from pattern_acp.policy.grant_matching import approval_options, grant_for
+from pattern_acp.policy.grants import approval_options, grant_for
 
 PAGE = FetchUrl("example.com", "https://example.com/a")
 

@@ -13,7 +13,7 @@ from pattern_acp.domain.errors import PolicyError
 from pattern_acp.journal import events
 from pattern_acp.journal.writer import append
 from pattern_acp.policy.decision import Lifetime
-from pattern_acp.policy.grant_matching import NOBODY, Effect, Grant, GrantKind, GrantOwner, load_grants, store_grant
+from pattern_acp.policy.grants import NOBODY, Effect, Grant, GrantKind, GrantOwner, load_grants, store_grant
 from tests.support.constellation import Constellation, FakeClock, temporary_constellation
 
 SESSION = SessionId("s")

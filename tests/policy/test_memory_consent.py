@@ -5,7 +5,7 @@ import json
 from pattern_acp.domain.access import WriteMemory, WriteVerdict
 from pattern_acp.policy.decide import Mode, Verdict, decide
 from pattern_acp.policy.decision import PermissionAnswer
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, approval_options, grant_for
+from pattern_acp.policy.grants import Effect, Grant, GrantKind, approval_options, grant_for
 
 WHY = "It changes the memory block `human`: its permission is partner."
 WRITE = WriteMemory("human", "persona", "ada", WriteVerdict.CONSENT, WHY)

@@ -9,7 +9,7 @@ from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
 from pattern_acp.policy.decide import Decision, Mode, Verdict, decide
 from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, Lifetime, PermissionAnswer
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, approval_options, grant_for
+from pattern_acp.policy.grants import Effect, Grant, GrantKind, approval_options, grant_for
 
 ROOT = "/work/project"
 

@@ -15,7 +15,8 @@ from pattern_acp.domain.access import (
 )
 from pattern_acp.domain.canonical import JsonObject
 from pattern_acp.policy.decision import Decision, Mode, Verdict
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
+from pattern_acp.policy.grant_matching import exact_pattern
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.policy.origins import KnownTexts, named, read_before, with_origin
 
 ROOT = "/work/project"

@@ -4,7 +4,7 @@ import pytest
 
 from pattern_acp.domain.access import RunCommand
 from pattern_acp.policy.decide import Decision, Mode, Verdict, decide, exact_pattern
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 
 ROOT = "/work/project"
 

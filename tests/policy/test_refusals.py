@@ -6,7 +6,8 @@ import pytest
 
 from pattern_acp.domain.access import Access, ReadPath, RunCommand, WritePath
 from pattern_acp.policy.decide import Mode, Verdict, decide
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, any_covers, prefix_pattern
+from pattern_acp.policy.grant_matching import any_covers, prefix_pattern
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.policy.paths import resolve_by_text
 
 ROOT = "/work/project"

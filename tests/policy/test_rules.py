@@ -11,7 +11,7 @@ from pattern_acp.config.settings import PolicyRule, RuleEffect
 from pattern_acp.domain.access import Access, CallServer, FetchUrl, ReadPath, RunCommand, WritePath
 from pattern_acp.policy.decide import decide
 from pattern_acp.policy.decision import Circumstances, Decision, Mode, Verdict
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.policy.layers import what_would_change
 
 ROOT = "/work/project"

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from pattern_acp.domain.access import CallServer
 from pattern_acp.policy.decide import Decision, Mode, Verdict, decide
 from pattern_acp.policy.decision import PermissionAnswer
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, approval_options, grant_for, server_pattern
+from pattern_acp.policy.grant_matching import server_pattern
+from pattern_acp.policy.grants import Effect, Grant, GrantKind, approval_options, grant_for
 
 ROOT = "/work/project"
 KNOWN = CallServer("files", "write", "hash")

@@ -16,7 +16,8 @@ from pattern_acp.domain.access import (
     WritePath,
 )
 from pattern_acp.policy.decide import Mode, Verdict, decide
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, exact_pattern
+from pattern_acp.policy.grant_matching import exact_pattern
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.policy.layers import UNLIMITED, SubagentLimits
 
 ROOTS = ("/w",)

@@ -17,7 +17,7 @@ from pattern_acp.domain.errors import WorkspaceError
 from pattern_acp.domain.paths import resolve_path
 from pattern_acp.domain.tool_calls import TerminalContent
 from pattern_acp.policy.decide import Mode, Verdict, decide
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.tools.base import ToolFailedError, ToolInputError
 from pattern_acp.tools.job import JobTool
 from pattern_acp.tools.run_command import RunCommandTool

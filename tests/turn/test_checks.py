@@ -14,7 +14,7 @@ from pattern_acp.domain.paths import POSIX, WINDOWS
 from pattern_acp.domain.tool_calls import ToolCallStatus
 from pattern_acp.journal.events import PermissionDecided, ToolCallFinished, ToolCallStarted
 from pattern_acp.policy.decide import Mode
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.tools.read_file import ReadFileTool
 from pattern_acp.turn.checks import ConfiguredChecks, runs_for
 from pattern_acp.turn.permissions import PermissionChecker, PolicyState

@@ -11,7 +11,7 @@ from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.messages import ToolCallPart
 from pattern_acp.journal.events import ToolCallStarted
 from pattern_acp.policy.decision import Mode, PermissionAnswer
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind
+from pattern_acp.policy.grants import Effect, Grant, GrantKind
 from pattern_acp.tools.apply_patch import ApplyPatch
 from pattern_acp.tools.base import PreparedCall, Tool, ToolContext, ToolFailedError, find_target
 from pattern_acp.tools.edit_file import EditFile, WriteFile

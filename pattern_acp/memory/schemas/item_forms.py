@@ -55,7 +55,7 @@ from pattern_acp.memory.schemas.types import (
     show_value,
 )
 
-_FIELD = re.compile(r"([a-z][a-z0-9_-]*):(?:\s(.*))?")
+_FIELD = late_pattern(r"([a-z][a-z0-9_-]*):(?:\s(.*))?")
 _BULLET = "- "
 _INDENT = "  "
 _BLOCK = "|"

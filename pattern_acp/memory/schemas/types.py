@@ -5,7 +5,6 @@ schema never changes; a schema comes from a template file, so what is wrong in o
 """
 
 import math
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,6 +12,8 @@ from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
+
+from pattern_acp.domain.late_pattern import late_pattern
 
 Scalar: TypeAlias = str | int | float | bool
 """One value. Timestamps are whole seconds since 1970-01-01 UTC."""
@@ -23,7 +24,7 @@ FieldValue: TypeAlias = Scalar | tuple[str, ...]
 MOST_FIELDS = 40
 """Fields or sections of one schema: more than a model, or a user, can tell apart."""
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_NAME = late_pattern(r"[a-z][a-z0-9_-]{0,39}")
 
 NAME_RULE = "a letter, then at most 39 letters, digits, `-` or `_`, all in lower case"
 

@@ -4,7 +4,6 @@ Owns: which entries a session sees, and the words in which a hit says where it i
 know: how passages are found or ranked.
 """
 
-import re
 from collections.abc import Callable, Iterable, Set
 from datetime import date
 
@@ -12,9 +11,9 @@ from msgspec.structs import replace
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock, SessionId
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.sessions import get_session
-from pattern_acp.memory.archive import load_entry
 from pattern_acp.memory.blocks import MemoryFork, Scope, owner_outside
 from pattern_acp.memory.dates import is_stale, local_bounds, stale_lines
 from pattern_acp.memory.embeddings import EmbeddingModel
@@ -55,7 +54,7 @@ _MESSAGES = frozenset({"user", "assistant"})
 
 _ARCHIVE = frozenset({"archival", "superseded"})
 
-_SESSION = re.compile(r" session ses_\w+$")
+_SESSION = late_pattern(r" session ses_\w+$")
 
 
 class SessionSearch:
@@ -214,7 +213,7 @@ def stale_note(tx: Transaction, found: SearchResult, *, now_ms: int) -> str:
         return _replaced_note(tx, found.source)
     if found.kind != "archival":
         return ""
-    from pattern_acp.memory.archive import bound_of, head_of
+    from pattern_acp.memory.archive import bound_of, head_of, load_entry
 
     entry = load_entry(tx, found.source)
     bound = bound_of(tx, [entry.id]).get(entry.id)
@@ -227,6 +226,8 @@ def stale_note(tx: Transaction, found: SearchResult, *, now_ms: int) -> str:
 
 def _replaced_note(tx: Transaction, entry_id: str) -> str:
     """Name the replacement of a superseded entry: the last of those that superseded it, or each other."""
+    from pattern_acp.memory.archive import load_entry
+
     last = load_entry(tx, entry_id)
     while last.superseded_by:
         last = load_entry(tx, last.superseded_by)

@@ -35,8 +35,8 @@ from pattern_acp.session.subagents.subagent import Subagent
 from pattern_acp.session.subagents.worker import Landings
 from pattern_acp.session.subagents.worker_result import asked_for
 from pattern_acp.tools.base import DELEGATE, DelegatedTask, NotAvailableError, SubagentKind, ToolOutcome
-from pattern_acp.turn.recorder import NewEvent
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, CallProgress
+from pattern_acp.turn.recorder import CLEANUP_SECONDS, NewEvent
+from pattern_acp.turn.tool_runner import CallProgress
 from pattern_acp.workspace.jobs import JobState
 from pattern_acp.workspace.overlay import NO_FILE, Content, OverlayChange, content_hash, content_of
 

@@ -33,7 +33,7 @@ from pattern_acp.memory.service.access import (
 from pattern_acp.memory.service.scope import PERSONA, WriteContext
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.templates import NO_TEMPLATES
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS
+from pattern_acp.turn.recorder import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.forking import MergeResult

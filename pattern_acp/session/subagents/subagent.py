@@ -76,8 +76,8 @@ from pattern_acp.tools.base import DELEGATE, DelegatedTask, Progress, SubagentKi
 from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits, UserWaitTimer
 from pattern_acp.turn.loop import LIMIT_REACHED, CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, last_answer
 from pattern_acp.turn.permissions import PermissionChecker, circumstances_of
-from pattern_acp.turn.recorder import NewEvent, ToolCallWaits, Transient, TurnRecorder, new_end_events
-from pattern_acp.turn.tool_runner import CLEANUP_SECONDS, FoundFiles, ToolRunner
+from pattern_acp.turn.recorder import CLEANUP_SECONDS, NewEvent, ToolCallWaits, Transient, TurnRecorder, new_end_events
+from pattern_acp.turn.tool_runner import FoundFiles, ToolRunner
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.overlay import OverlayChange
 
