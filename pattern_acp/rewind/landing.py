@@ -170,6 +170,7 @@ async def land_in_overlay(
     Raises:
         WorkspaceError: a file cannot be written so; the view is as it was.
         BlockError: what they learned cannot be merged; the view is as it was.
+        DatabaseError: what they learned cannot be recorded; the view is as it was.
     """
     done: list[OverlayChange] = []
     try:
@@ -178,7 +179,7 @@ async def land_in_overlay(
             done.append(write)
         if then is not None:
             await then()
-    except (WorkspaceError, BlockError):
+    except PatternError:
         for write in reversed(done):
             await overlay.put(write.path, write.before)
         raise

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import LiteralString
 
 import anyio
 import pytest
@@ -94,6 +95,31 @@ async def test_workers_that_changed_one_file_differently_are_refused_by_name_who
         assert (one.is_error, two.is_error) == (False, True)
         assert "a.txt was changed by one and two in ways that do not fit together." in two.text
         assert (agent.folder / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize(
+    "refuse",
+    [
+        "CREATE TRIGGER planted BEFORE INSERT ON events WHEN NEW.kind = 'landing_started' "
+        "BEGIN SELECT RAISE(ABORT, 'planted'); END",
+        "CREATE TRIGGER planted BEFORE INSERT ON events WHEN NEW.kind = 'landing_ended' "
+        "BEGIN SELECT RAISE(ABORT, 'planted'); END",
+    ],
+    ids=["begin", "end"],
+)
+async def test_a_landing_that_cannot_be_recorded_ends_the_turn_and_no_worker_of_the_answer_with_a_fault(
+    refuse: LiteralString, caplog: pytest.LogCaptureFixture
+):
+    scripts: dict[str, list[Turn]] = {
+        name: [calls("write_file", path=f"{name}.txt", content="x\n"), says("Written.")] for name in ("one", "two")
+    }
+    model = model_of((*delegates("worker", "one"), *delegates("worker", "two")), says("Done."), **scripts)
+    async with running_agent(model, settings=settings(delegate=WHOLE)) as agent:
+        await agent.database.write(lambda tx: tx.execute(refuse))
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Go on.")
+        assert "Nothing more was saved" in agent.editor.said()
+        assert "the tool delegate failed" not in caplog.messages
 
 
 ASKS = DelegateSettings(worker_changes="whole")

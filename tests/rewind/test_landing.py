@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.clock import ToolCallId
-from pattern_acp.domain.errors import WorkspaceError
+from pattern_acp.domain.errors import DatabaseError, PatternError, WorkspaceError
 from pattern_acp.journal.codec import CHECKPOINTS
 from pattern_acp.journal.events import CheckpointTaken, LandingEnded, LandingStarted
 from pattern_acp.journal.reader import read_item
@@ -272,6 +272,23 @@ async def test_workers_of_a_worker_land_in_its_view_or_not_at_all(tmp_path: Path
     assert view.is_clean
     await land_in_overlay(view, LandingPlan(("one",), tuple(changes[:1])))
     assert view.changes() == tuple(changes[:1])
+
+
+@pytest.mark.parametrize("error", [DatabaseError("The disk is full."), BlockCorruptError("project", "damaged")])
+async def test_a_view_is_as_it_was_when_what_comes_with_its_files_cannot_be_recorded(
+    tmp_path: Path, error: PatternError
+):
+    view = OverlayFileSystem(FakeFileSystem({str(tmp_path / "a"): "a\n"}))
+    before = OverlayChange(str(tmp_path / "b"), None, "b\n")
+    await view.put(before.path, before.after)
+    writes = (OverlayChange(str(tmp_path / "a"), "a\n", "A\n", 0o755), OverlayChange(before.path, "b\n", None))
+
+    async def merge() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        await land_in_overlay(view, LandingPlan(("one",), writes), merge)
+    assert view.changes() == (before,)
 
 
 async def test_what_cannot_be_merged_of_memory_leaves_the_files_as_they_were():

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import ToolCallId, TurnId
-from pattern_acp.domain.errors import BlockError, WorkspaceError
+from pattern_acp.domain.errors import BlockError, PatternError, WorkspaceError
 from pattern_acp.domain.paths import is_within
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.events import WorkerFile, WorkerReady
@@ -222,13 +222,24 @@ class Landings:
         with anyio.CancelScope(shield=True):
             async with self._lock, self._session.landing:
                 if node.node_id in self._ready:
-                    await self._land_all(call_id)
+                    left, self._ready = self._ready, {}
+                    try:
+                        await self._land_all(left, call_id)
+                    except PatternError as error:
+                        # The others of the answer wait for the same landing.
+                        self._refused |= {name: error.sentence for name in left if name not in self._told}
+                        if not isinstance(error, WorkspaceError | BlockError):
+                            raise
         if node.node_id in self._refused:
             raise NotLandedError(self._refused[node.node_id])
         return self._told[node.node_id]
 
-    async def _land_all(self, call_id: ToolCallId) -> None:
-        left, self._ready = self._ready, {}
+    async def _land_all(self, left: dict[str, WorkerChanges], call_id: ToolCallId) -> None:
+        """Land what fits together; `left` loses the workers that do not.
+
+        Raises:
+            PatternError: nothing of those in `left` landed, unless a sentence about them is in `_told`.
+        """
         while True:
             self._refuse_dependents(left)
             workers = list(left.values())
@@ -239,11 +250,7 @@ class Landings:
                 # The one that comes later in their order; what was there before it can land.
                 if left.pop(conflict.workers[-1], None) is not None:
                     self._refused[conflict.workers[-1]] = conflict.sentence
-        try:
-            learned = await self._carry_out(plan, call_id)
-        except (WorkspaceError, BlockError) as error:
-            self._refused |= dict.fromkeys(left, error.sentence)
-            return
+        learned = await self._carry_out(plan, call_id)
         for name, worker in left.items():
             merged = sum(change.path in plan.merged for change in worker.changes)
             others = [each.name for each in workers if each.changes and each is not worker and each.name in left]
@@ -251,6 +258,8 @@ class Landings:
             also = f", {merged} merged with what changed meanwhile" if merged else ""
             files = f"Landed: {plural(len(worker.changes), 'file')}{also}{together}." if worker.changes else ""
             self._told[name] = " ".join(filter(None, (files, merged_sentence(learned.get(name)))))
+        if learned and self._into is None:
+            await write_files(self._session)
 
     async def _carry_out(self, plan: LandingPlan, call_id: ToolCallId) -> "dict[str, MergeResult | None]":
         """Write the files, and bring back what the workers learned; that, by their names.
@@ -258,6 +267,7 @@ class Landings:
         Raises:
             WorkspaceError: a file cannot be written; nothing was changed.
             BlockError: what one learned cannot be brought back; nothing was changed.
+            DatabaseError: it could not be recorded.
         """
         memories = {name: self._memories[name] for name in plan.workers if name in self._memories}
         learned: dict[str, MergeResult | None] = {}
@@ -276,8 +286,6 @@ class Landings:
             await land(self._session.checkpoints, self._files, plan, call_id, merge)
         for name, memory in memories.items():
             memory.merged(learned[name])
-        if memories and self._into is None:
-            await write_files(self._session)
         return learned
 
     def _refuse_dependents(self, left: dict[str, WorkerChanges]) -> None:
