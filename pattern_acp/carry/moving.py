@@ -62,9 +62,9 @@ from pattern_acp.domain.text_limits import one_line
 from pattern_acp.jobs.store import next_number
 from pattern_acp.journal.codec import LeaseHeldError, kinds_of
 from pattern_acp.journal.contents import read_content
-from pattern_acp.journal.events import MOVE, EventsRedacted, TasksChanged
+from pattern_acp.journal.events import MOVE, EventsRedacted, MemoryForked, SessionCreated, TasksChanged
 from pattern_acp.journal.leases import refuse_if_held, this_process
-from pattern_acp.journal.reader import redaction_digest, verify_stream
+from pattern_acp.journal.reader import newest_event, redaction_digest, verify_stream
 from pattern_acp.journal.redact import (
     PlannedRedaction,
     ReturnedEvent,
@@ -89,6 +89,15 @@ from pattern_acp.session.stored import index_session
 
 _JOB_EVENTS = ("quoted_seq", "agreed_seq", "settled_seq", "last_seq")
 """Columns of a job that are events of its session."""
+
+_ABOUT_ITEMS = (*BLOCK_KINDS, *ENTRY_KINDS, TasksChanged)
+"""Events about a block, an entry or a list of tasks, which their `item` names."""
+
+_OF_ANY_PROJECT = frozenset(kinds_of((SessionCreated, MemoryForked)))
+"""Kinds of events that may be about a project though nothing of it is named by them."""
+
+_ATTEMPTS = 8
+"""How often a project is read that changes meanwhile."""
 
 _SETTINGS = ("description", "char_limit", "permission", "pinned", "tier")
 
@@ -494,7 +503,10 @@ def _remove_older(tx: Transaction, archive: ArchiveReader, contents: ProjectCont
             entries.append(entry_id)
     if blocks or entries:
         tx.overwrite_deleted()
-        _Removal(tx, "A newer copy came from another constellation.", now_ms, blocks=blocks, entries=entries).run()
+        older = _Owned(blocks, entries)
+        removal = _Removal(tx, "A newer copy came from another constellation.", now_ms, older)
+        removal.carry_out(_planned(tx, (), older), frozenset())
+        clean_indexes(tx)
     for cid in links_of(archive, contents.jobs):
         _remove_older_job(tx, archive.read(cid, JobRecord))
     _forget_there(tx, archive, contents, now_ms)
@@ -650,84 +662,127 @@ def refuse_if_in_use(tx: Transaction, project: MovingProject, sessions: Sequence
             raise MoveRefusedError(f"{project.name} cannot be moved now. {error.sentence}") from error
 
 
-def remove(tx: Transaction, project: MovingProject, root: str, *, now_ms: int) -> None:
-    """Remove the project, if it still is what the archive of the root `root` has.
+class Removable(Struct, frozen=True):
+    """A project that can be removed: the root of its archive, and all that removing it needs to know.
+
+    It was read without the lock of those who write; `upto` is the newest event at that moment.
+    """
+
+    root: str
+    upto: int
+    sessions: tuple[str, ...]
+    named: frozenset[str]
+    """Hashes of the contents of files that its sessions name."""
+    planned: tuple[PlannedRedaction, ...]
+
+
+def removable(tx: Transaction, project: MovingProject) -> Removable:
+    """Read what there is to remove of a project, which takes as long as exporting it.
 
     Raises:
-        MoveRefusedError: it was changed since, or a session of it was opened.
+        MoveRefusedError: it cannot be moved now, and why.
     """
-    tx.overwrite_deleted()
     with open(os.devnull, "wb") as nowhere:
         here = ProjectExport(tx, nowhere, project)
-        if here.export().root != root:
-            raise MoveRefusedError(
-                f"{project.name} was changed while it was moved, and is in both places now; move it again."
-            )
-    refuse_if_in_use(tx, project, here.chosen, now_ms)
-    owned = {"owner": project.key}
-    blocks, entries, lists = (
-        [text(row[0]) for row in tx.all(query, owned)]
-        for query in (QUERIES["own_blocks"], QUERIES["own_entries"], QUERIES["own_lists"])
-    )
+        root = here.export().root
+    sessions = tuple(here.chosen)
+    named = frozenset(digest for session in sessions for digest in contents_of(tx, session))
+    return Removable(root, newest_event(tx), sessions, named, _planned(tx, sessions, _owned(tx, project)))
+
+
+def remove(tx: Transaction, project: MovingProject, found: Removable, *, now_ms: int) -> bool:
+    """Remove the project; False: something of it may have changed since it was read, and it is to be read again.
+
+    Raises:
+        MoveRefusedError: a session of it was opened.
+        DatabaseError: the constellation cannot be written.
+    """
+    owned = _owned(tx, project)
+    if _may_have_changed(tx, found, owned):
+        return False
+    refuse_if_in_use(tx, project, found.sessions, now_ms)
+    tx.overwrite_deleted()
     reason = f"{project.name} was moved to the constellation {project.target}."
-    _Removal(tx, reason, now_ms, blocks=blocks, entries=entries, lists=lists, sessions=here.chosen).run()
+    _Removal(tx, reason, now_ms, owned, found.sessions).carry_out(found.planned, found.named)
     tx.execute(QUERIES["drop_cursors"], {"project": project.key})
+    return True
+
+
+class _Owned(Struct, frozen=True):
+    """The ids of things of a project that are no sessions."""
+
+    blocks: Sequence[str] = ()
+    entries: Sequence[str] = ()
+    lists: Sequence[str] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.blocks, *self.entries, *self.lists)
+
+
+def _owned(tx: Transaction, project: MovingProject) -> _Owned:
+    queries = (QUERIES["own_blocks"], QUERIES["own_entries"], QUERIES["own_lists"])
+    return _Owned(*([text(row[0]) for row in tx.all(query, {"owner": project.key})] for query in queries))
+
+
+def _may_have_changed(tx: Transaction, found: Removable, owned: _Owned) -> bool:
+    """Tell whether an event since is about the project, or may be: those of other projects' sessions go on."""
+    if newest_event(tx) == found.upto:
+        return False
+    if tx.one(QUERIES["redacted_since"], {"after": found.upto}):
+        return True
+    items, sessions, about = set(owned.all), set(found.sessions), set(kinds_of(_ABOUT_ITEMS))
+    for row in tx.all(QUERIES["events_since"], {"after": found.upto}):
+        stream, kind, item = text(row[0]), text(row[1]), text(row[2])
+        if stream in sessions or kind in _OF_ANY_PROJECT:
+            return True
+        if item in items if kind in about else stream == CONSTELLATION_STREAM:
+            return True
+    return False
+
+
+def _planned(tx: Transaction, sessions: Sequence[str], owned: _Owned) -> tuple[PlannedRedaction, ...]:
+    """Return all events that lose their words: what sessions say, and what was done to memory and tasks."""
+    planned = [one for session in sessions for one in plan_session(tx, session, after=0)]
+    about = tx.all(QUERIES["all_about"], {"items": _json(owned.all), "kinds": _json(kinds_of(_ABOUT_ITEMS))})
+    seqs = [integer(row[0]) for row in about]
+    known = {one.seq for one in planned}
+    return (*planned, *(one for one in plan_redaction(tx, seqs, blank) if one.seq not in known))
 
 
 class _Removal:
     """The removal of things of a project, inside its transaction."""
 
-    def __init__(
-        self,
-        tx: Transaction,
-        reason: str,
-        now_ms: int,
-        *,
-        blocks: Sequence[str],
-        entries: Sequence[str],
-        lists: Sequence[str] = (),
-        sessions: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, tx: Transaction, reason: str, now_ms: int, owned: _Owned, sessions: Sequence[str] = ()) -> None:
         self._tx = tx
         self._reason = reason
         self._now_ms = now_ms
-        self._blocks = blocks
-        self._entries = entries
-        self._lists = lists
+        self._owned = owned
         self._sessions = sessions
 
-    def run(self) -> None:
-        tx, sessions = self._tx, self._sessions
-        named = {digest for session in sessions for digest in contents_of(tx, session)}
-        planned = self._planned()
+    def carry_out(self, planned: Sequence[PlannedRedaction], named: frozenset[str]) -> None:
+        """Remove them; `named` are contents of files that go too if nothing else names them.
+
+        `clean_indexes` has to follow.
+        """
+        tx, owned, sessions = self._tx, self._owned, self._sessions
         event = EventsRedacted(self._reason, len(planned), len(named), digest_of(planned), MOVE)
         seq = append(tx, CONSTELLATION_STREAM, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=self._now_ms).seq
         redact(tx, planned, audit_seq=seq, at_ms=self._now_ms)
-        tasks = self._ids(QUERIES["tasks_of_list"], self._lists)
-        for source in (*self._blocks, *tasks, *sessions):
+        tasks = self._ids(QUERIES["tasks_of_list"], owned.lists)
+        for source in (*owned.blocks, *tasks, *sessions):
             remove_source(tx, source)
-        for entry in self._entries:
+        for entry in owned.entries:
             forget_entry(tx, entry, seq=seq)
-        self._drop(_OF_BLOCKS, self._blocks)
+        self._drop(_OF_BLOCKS, owned.blocks)
         self._drop(_OF_TASKS, tasks)
-        self._drop(_OF_LISTS, self._lists)
+        self._drop(_OF_LISTS, owned.lists)
         self._drop((("job_holds", "job_id"),), self._ids(QUERIES["jobs_of"], sessions))
         self._drop(_OF_SESSIONS, sessions)
         for session in sessions:
             tx.execute(QUERIES["drop_session_grants"], {"id": session})
             mark_moved(tx, SessionId(session), seq=seq)
         drop_unnamed(tx, named)
-        clean_indexes(tx)
-
-    def _planned(self) -> tuple[PlannedRedaction, ...]:
-        """Return all events that lose their words: what sessions say, and what was done to memory and tasks."""
-        planned = [one for session in self._sessions for one in plan_session(self._tx, session, after=0)]
-        items = [*self._blocks, *self._entries, *self._lists]
-        kinds = kinds_of((*BLOCK_KINDS, *ENTRY_KINDS, TasksChanged))
-        about = self._tx.all(QUERIES["all_about"], {"items": _json(items), "kinds": _json(kinds)})
-        seqs = [integer(row[0]) for row in about]
-        known = {one.seq for one in planned}
-        return (*planned, *(one for one in plan_redaction(self._tx, seqs, blank) if one.seq not in known))
 
     def _ids(self, query: LiteralString, of: Sequence[str]) -> list[str]:
         return [text(row[0]) for row in self._tx.all(query, {"ids": _json(of)})]
@@ -773,14 +828,31 @@ async def move(source: Database, target: Database, project: MovingProject, *, no
         archive = read_archive(cast("BinaryIO", file))
         report = await target.write(lambda tx: arrive(tx, archive, now_ms=now_ms))
         same, merged = await target.read(lambda tx: compare_there(tx, archive, project))
-    await source.write(lambda tx: remove(tx, project, found.root, now_ms=now_ms))
+    await _remove(source, project, found.root, now_ms)
     return await _finished(source, MoveReport(found, same, merged, tuple(report.notes)))
+
+
+async def _remove(source: Database, project: MovingProject, root: str, now_ms: int) -> None:
+    """Remove the project, reading it in snapshots: other windows write meanwhile, and wait for the removal alone.
+
+    Raises:
+        MoveRefusedError: it was changed, or is being used.
+        DatabaseError: the constellation cannot be read or written.
+    """
+    for _ in range(_ATTEMPTS):
+        found = await source.read(partial(removable, project=project))
+        if found.root != root:
+            break
+        if await source.write(partial(remove, project=project, found=found, now_ms=now_ms)):
+            return
+    raise MoveRefusedError(f"{project.name} was changed while it was moved, and is in both places now; move it again.")
 
 
 async def _finished(source: Database, report: MoveReport) -> MoveReport:
     """Write the file again, from which something was moved now or before: a kill may have come in between."""
     if not await source.read(was_moved):
         return report
+    await source.write(clean_indexes)
     is_clean = await source.rewrite()
     copies = tuple(str(one) for one in copies_of(source.path))
     return MoveReport(report.moved, report.same, report.merged, report.notes, is_clean, copies)

@@ -235,3 +235,11 @@ DELETE FROM grants WHERE session_id = :id AND lifetime = 'session';
 -- name: drop_cursors
 -- What personas were told of a project.
 DELETE FROM cursors WHERE project = :project;
+
+-- name: events_since
+-- The events behind one: whose they are, and what about.
+SELECT DISTINCT stream, kind, item FROM events WHERE seq > :after;
+
+-- name: redacted_since
+-- Whether an event behind one took words away.
+SELECT 1 FROM redactions WHERE last_seq > :after LIMIT 1;

@@ -3,6 +3,7 @@
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -13,11 +14,12 @@ from msgspec.structs import replace
 
 from pattern_acp.carry.car import read_archive
 from pattern_acp.carry.moving import MoveRefusedError, MoveReport, MovingProject, ProjectExport, arrive, move, preview
-from pattern_acp.db.connection import Database, Transaction
+from pattern_acp.db.connection import Database, Transaction, change_file
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import RandomIds, SessionId
 from pattern_acp.jobs.model import JobEvent, JobStage
 from pattern_acp.jobs.store import JOB, Meter, draw, follow_job, verify_jobs
+from pattern_acp.journal.events import BlockConfigured, SessionTitled
 from pattern_acp.journal.leases import acquire, this_process
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.sessions import get_session
@@ -256,6 +258,51 @@ async def test_a_block_with_a_label_that_is_taken_stands_beside_the_other(tmp_pa
         assert await text_of(two, owner=key_of(folder)) == "It is new here."
         assert report.merged == 1
         assert await is_sound(one) == await is_sound(two) == []
+
+
+def busy(database: Database, folder: Path, write: Callable[[Transaction], object]) -> MovingProject:
+    """The project to move, while another window writes each time when it is read."""
+
+    def project_of(path: str) -> str:
+        change_file(database.path, write)
+        return project_of_folder(path)
+
+    return replace(moving(folder), project_of=project_of)
+
+
+async def test_other_windows_write_while_a_move_reads_the_project_and_do_not_stop_it(tmp_path: Path):
+    folder = tmp_path / "shop"
+    await fill(tmp_path / "one", folder)
+    elsewhere = await talk(tmp_path / "one" / "constellation.db", tmp_path / "other")
+    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+        event = SessionTitled("It goes on.")
+
+        def write(tx: Transaction) -> None:
+            append(tx, elsewhere, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=NOW)
+
+        before = await one.read(newest_event)
+        report = await move(one, two, busy(one, folder, write), now_ms=NOW)
+        assert report.moved.sessions == 1
+        assert await one.read(newest_event) > before + 2
+        assert await one.read(lambda tx: tx.all("SELECT 1 FROM blocks WHERE owner = ?", [key_of(folder)])) == []
+
+
+@pytest.mark.parametrize("what", ["a session", "memory"])
+async def test_a_project_that_changes_while_it_is_moved_is_not_removed(tmp_path: Path, what: str):
+    folder = tmp_path / "shop"
+    session = await fill(tmp_path / "one", folder)
+    key = key_of(folder)
+    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+        block = (await one.read(lambda tx: load_block(tx, BlockKey(Scope.PROJECT, key, "project")))).id
+        raised = BlockConfigured(block, "project", key, "project", "limit", "5000", "9000")
+        stream, event = (session, SessionTitled("It goes on.")) if what == "a session" else (OTHER, raised)
+
+        def write(tx: Transaction) -> None:
+            append(tx, stream, event, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=NOW)
+
+        with pytest.raises(MoveRefusedError, match="changed while it was moved"):
+            await move(one, two, busy(one, folder, write), now_ms=NOW)
+        assert "The door is mauve." in await text_of(one, owner=key)
 
 
 async def test_a_move_that_was_cut_off_is_finished_with_what_both_sides_wrote_meanwhile(tmp_path: Path):
