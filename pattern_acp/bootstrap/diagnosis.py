@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from pattern_acp import __version__
 from pattern_acp.bootstrap.constellation import PERSONAS, read_persona
-from pattern_acp.bootstrap.constellation_choice import is_replica
+from pattern_acp.bootstrap.constellation_choice import is_per_project, is_replica
 from pattern_acp.bootstrap.credentials import KeysOfPerson
 from pattern_acp.bootstrap.embedding import MODELS, choose_embedder
 from pattern_acp.bootstrap.process import Process
@@ -289,6 +289,7 @@ async def diagnose(
     ]
     findings += await _database_findings(process, database)
     findings += await _users_memory(process)
+    findings += await _forgettings(process, database)
     path = process.constellation_path
     findings += await anyio.to_thread.run_sync(partial(check_environment, path, now_ms=SystemClock().now_ms()))
     findings += await anyio.to_thread.run_sync(_worker_folders)
@@ -369,6 +370,33 @@ async def _users_memory(process: Process) -> list[Finding]:
         detail = f"{path}: {'; '.join(problems[:3])}"
         return [Finding("Your own memory", Health.BROKEN, detail, remedy, code="database.corrupt")]
     return [_permissions("Your own memory", path)]
+
+
+async def _forgettings(process: Process, database: Database | None) -> list[Finding]:
+    """Words that were forgotten, and cannot be in the constellations of other projects."""
+    if not is_per_project(process.loaded):
+        return []
+    # Late: most users have one constellation.
+    from pattern_acp.bootstrap.replicas import unread_forgettings
+
+    found: dict[str, Finding] = {}
+    users = process.using(process.loaded.settings.constellation.name).constellation_path
+    for path, one in {users: None, process.constellation_path: database}.items():
+        if not path.exists():
+            continue
+        try:
+            async with _opened(path, one) as opened:
+                unread = await opened.read(partial(unread_forgettings, process))
+            code = ""
+        except DatabaseError as error:
+            unread, code = error.sentence, error.failure_code
+            if error.failure_code != DatabaseError.failure_code:
+                # What is wrong with the file is said already.
+                continue
+        if unread:
+            remedy = "Do what the sentence says."
+            found[unread] = Finding("Forgotten words", Health.BROKEN, unread, remedy, code=code)
+    return list(found.values())
 
 
 def _files(process: Process) -> list[Finding]:

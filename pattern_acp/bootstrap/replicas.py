@@ -8,8 +8,9 @@ without it, and what was written meanwhile is carried over once it can be used.
 import logging
 import os
 import secrets
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -20,6 +21,7 @@ from pattern_acp.bootstrap.constellation_choice import is_per_project, is_replic
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.config.paths import make_private_directory
 from pattern_acp.db.connection import Database, Transaction, open_database
+from pattern_acp.db.driver import sync_folder
 from pattern_acp.domain.clock import RandomIds, SessionId, SystemClock
 from pattern_acp.domain.errors import DatabaseError, PatternError
 from pattern_acp.journal.reader import newest_event
@@ -30,7 +32,14 @@ from pattern_acp.memory.service.scope import PROGRAM, MemoryRules, MemoryScope, 
 from pattern_acp.memory.store import missing_blocks
 from pattern_acp.memory.templates import NO_TEMPLATES
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.sync.replica import ReplicaForgetting, Side, is_to_be_forgotten, replicate
+from pattern_acp.sync.replica import (
+    DEVICES,
+    ReplicaForgetting,
+    Side,
+    is_to_be_forgotten,
+    replicate,
+    unreadable_forgettings,
+)
 from pattern_acp.sync.segments import KEY_BYTES
 
 _LOGGER = logging.getLogger(__name__)
@@ -58,12 +67,15 @@ BUSY_SECONDS = 2.0
 
 KEY_FILE = "replica.key"
 
+_KEY_LOOKS, _KEY_PAUSE_SECONDS = 5, 0.02
+"""Looks at a key that another process may be writing, and the pause between them."""
+
 
 def telling_of(process: Process) -> Telling | None:
     """Prepares the noting of what is forgotten for the other constellations, and for the user's other devices.
 
     None where there are none. What it returns raises a `PatternError` where there is no key, or it is not available: an
-    `UntoldError` where that is the key of other devices alone.
+    `UntoldError` where that is the key of other devices alone, which hear of it when it is there.
     """
     others = is_per_project(process.loaded)
     devices: Telling | None = None
@@ -83,7 +95,8 @@ def telling_of(process: Process) -> Telling | None:
         except PatternError as error:
             problem = error
         forgetting = await _forgetting_of(process)
-        tell = forgetting.telling(await anyio.to_thread.run_sync(_followers, process, process.constellation), also)
+        followers = await anyio.to_thread.run_sync(_followers, process, process.constellation)
+        tell = forgetting.telling(followers, also, waits=problem is not None)
         if problem is not None:
             raise UntoldError(problem, tell)
         return tell
@@ -98,7 +111,8 @@ async def keep_users_memory(process: Process, shared: Constellation, tasks: Task
     """
     shared.tell_forgetting = telling_of(process)
     if not is_replica(process):
-        tasks.start_soon(keep_forgetting, process, shared.database, name="forgetting in projects")
+        tell_user = shared.notices.append
+        tasks.start_soon(keep_forgetting, process, shared.database, tell_user, name="forgetting in projects")
         return
     first = anyio.Event()
 
@@ -157,6 +171,7 @@ class Replica:
         self._seen = (-1, -1)
         self._stamp = _NO_FILE
         """The state of the user's file before the newest look."""
+        self._news: _News | None = None
 
     async def keep(
         self,
@@ -168,7 +183,7 @@ class Replica:
 
         `begin` makes what the user's file lacks of the blocks that every persona begins with.
         """
-        pause, said = 1.0, ""
+        pause, said, self._news = 1.0, "", _News(tell_user)
         while True:
             try:
                 async with _open_user(self._process) as user:
@@ -219,7 +234,7 @@ class Replica:
     async def _look(self, user: Database) -> None:
         async with self._one_at_a_time:
             stamp = _stamp_of(user.path)
-            self._seen = await exchange(self._process, self._database, user)
+            self._seen = await exchange(self._process, self._database, user, self._news)
             self._stamp = stamp
 
     async def _look_last(self, user: Database) -> None:
@@ -268,22 +283,37 @@ def _stamp_of(path: Path) -> _Stamp:
     return tuple(found)
 
 
-async def keep_forgetting(process: Process, database: Database) -> None:
+async def keep_forgetting(process: Process, database: Database, tell_user: Callable[[str], None]) -> None:
     """Forget in the projects' constellations what the user's one forgot, until cancelled."""
+    news = _News(tell_user)
     while True:
         writes = database.writes
         try:
-            await follow_forgettings(process, database)
+            news.tell(await follow_forgettings(process, database))
         except PatternError as error:
-            _LOGGER.warning("What was forgotten is not forgotten in all projects yet: %s", error.sentence)
+            news.tell(f"What was forgotten is not forgotten in all projects yet: {error.sentence}")
         await anyio.sleep(LOOK_SECONDS)
         # What could not be forgotten in one of them is tried again without news.
         with anyio.move_on_after(QUIET_SECONDS):
             await database.next_write(writes)
 
 
-async def exchange(process: Process, database: Database, user: Database) -> tuple[int, int]:
-    """Replicate once; the newest events of both before.
+class _News:
+    """Sentences for the user, each of them once."""
+
+    def __init__(self, tell_user: Callable[[str], None]) -> None:
+        self._tell_user = tell_user
+        self._said: set[str] = set()
+
+    def tell(self, sentence: str) -> None:
+        if sentence and sentence not in self._said:
+            self._said.add(sentence)
+            _LOGGER.warning("%s", sentence)
+            self._tell_user(sentence)
+
+
+async def exchange(process: Process, database: Database, user: Database, news: _News | None = None) -> tuple[int, int]:
+    """Replicate once; the newest events of both before. `news` tells what cannot be forgotten.
 
     Raises:
         PatternError: one of them cannot be read or written.
@@ -291,23 +321,27 @@ async def exchange(process: Process, database: Database, user: Database) -> tupl
     seen = await database.read(newest_event), await user.read(newest_event)
     names = process.constellation, process.loaded.settings.constellation.name
     # Before anything goes: words that one has forgotten must not come back from the other.
-    await follow_forgettings(process, database)
-    await follow_forgettings(process, user)
+    for one in (database, user):
+        unread = await follow_forgettings(process, one)
+        if news is not None:
+            news.tell(unread)
     await replicate(Side(names[0], database), Side(names[1], user), SystemClock())
     return seen
 
 
-async def follow_forgettings(process: Process, database: Database) -> None:
-    """Forget in the other constellations what one has forgotten since."""
+async def follow_forgettings(process: Process, database: Database) -> str:
+    """Forget in the other constellations what one has forgotten since; a sentence where that cannot be read."""
     if not await database.read(is_to_be_forgotten):
-        return
+        return ""
     forgetting = await _forgetting_of(process)
     name = process.loaded.settings.constellation.name
 
     def others(follower: str) -> Sequence[str]:
         return _followers(process, follower) if follower == name else ()
 
-    await forgetting.run(database, others, await _of_devices(process))
+    devices = await _of_devices(process)
+    waits = devices is None and bool(process.loaded.settings.sync.url)
+    return unread_sentence(process, await forgetting.run(database, others, devices, waits=waits))
 
 
 def _followers(process: Process, constellation: str) -> Sequence[str]:
@@ -336,12 +370,12 @@ async def _of_devices(process: Process) -> Tell | None:
     try:
         return None if telling is None else await telling()
     except PatternError as error:
-        _LOGGER.warning("Other devices do not hear of what a project forgets: %s", error.sentence)
+        _LOGGER.info("Other devices hear of what a project forgets once they can: %s", error.sentence)
         return None
 
 
 async def _forgetting_of(process: Process) -> ReplicaForgetting:
-    key = await anyio.to_thread.run_sync(_key, process.loaded.paths.data)
+    key = await anyio.to_thread.run_sync(key_of_machine, process.loaded.paths.data)
 
     def reach(name: str) -> AbstractAsyncContextManager[Database] | None:
         path = process.loaded.paths.constellation_path(name)
@@ -357,33 +391,87 @@ async def _open_user(process: Process) -> AsyncGenerator[Database, None]:
         yield user
 
 
-def _key(folder: Path) -> bytes:
-    """The key of what is still to be forgotten, made with the first one. It never leaves this machine.
+def key_of_machine(folder: Path, link: Callable[[Path, Path], None] = os.link) -> bytes:
+    """The key of what is still to be forgotten, made with the first one. It never leaves this machine. Blocking.
+
+    `link` makes a hard link; where the file system has none, the file is made in its place.
 
     Raises:
-        DatabaseError: the file cannot be read or made.
+        DatabaseError: the file cannot be read or made, or is damaged.
     """
     path = folder / KEY_FILE
     try:
         make_private_directory(folder)
         if not path.exists():
-            made = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-            descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
-            try:
-                # Of two processes that make one, the first counts.
-                path.hardlink_to(made)
-            except FileExistsError:
-                pass
-            finally:
-                made.unlink()
-        key = path.read_bytes()
+            _make_key(path, link)
+        key = _read_key(path)
     except OSError as error:
         raise DatabaseError(f"{path} cannot be used ({error.strerror}); give yourself the right to it.") from error
     if len(key) != KEY_BYTES:
-        raise DatabaseError(f"{path} is not a key; remove it, and one is made.")
+        raise DatabaseError(
+            f"{path} is damaged, so what was forgotten cannot be forgotten in all constellations. Put that file back "
+            "from a backup, or remove it: a new one is made, and `pattern-acp doctor` names the constellations where "
+            "you have to forget it again."
+        )
     return key
+
+
+def _make_key(path: Path, link: Callable[[Path, Path], None]) -> None:
+    key = secrets.token_bytes(KEY_BYTES)
+    made = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    _write_new(made, key)
+    try:
+        # Of two processes that make one, the first counts.
+        link(made, path)
+    except FileExistsError:
+        pass
+    except OSError:
+        with suppress(FileExistsError):
+            _write_new(path, key)
+    finally:
+        made.unlink()
+    sync_folder(path.parent)
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _read_key(path: Path) -> bytes:
+    for _ in range(_KEY_LOOKS):
+        if len(key := path.read_bytes()) >= KEY_BYTES:
+            return key
+        # Another process may be writing it.
+        time.sleep(_KEY_PAUSE_SECONDS)
+    return path.read_bytes()
+
+
+def unread_forgettings(process: Process, tx: Transaction) -> str:
+    """Say for doctor what of a constellation's forgettings cannot be read; empty for nothing.
+
+    Raises:
+        DatabaseError: the key is damaged.
+    """
+    if not is_to_be_forgotten(tx):
+        return ""
+    return unread_sentence(process, unreadable_forgettings(tx, key_of_machine(process.loaded.paths.data)))
+
+
+def unread_sentence(process: Process, targets: Sequence[str]) -> str:
+    """Say that what was forgotten cannot be read in some constellations' stead; empty for none of them."""
+    if not targets:
+        return ""
+    path = process.loaded.paths.data / KEY_FILE
+    names = ", ".join(one if one != DEVICES else "your other devices" for one in targets)
+    return (
+        f"Something that you forgot is not forgotten in {names}: it was noted with another key than {path} has now. "
+        "Put that file back from a backup within 30 days, or forget it there again: "
+        "`pattern-acp --constellation NAME memory forget`."
+    )
 
 
 def _sentence(error: PatternError | OSError) -> str:

@@ -97,7 +97,7 @@ _OF_ANY_PROJECT = frozenset(kinds_of((SessionCreated, MemoryForked)))
 """Kinds of events that may be about a project though nothing of it is named by them."""
 
 _ATTEMPTS = 8
-"""How often a project is read that changes meanwhile."""
+"""Reads of a project that changes meanwhile."""
 
 _SETTINGS = ("description", "char_limit", "permission", "pinned", "tier")
 
@@ -726,7 +726,7 @@ def _owned(tx: Transaction, project: MovingProject) -> _Owned:
 
 
 def _may_have_changed(tx: Transaction, found: Removable, owned: _Owned) -> bool:
-    """Tell whether an event since is about the project, or may be: those of other projects' sessions go on."""
+    """Tell whether an event since is about the project, or may be: those of other projects' sessions continue."""
     if newest_event(tx) == found.upto:
         return False
     if tx.one(QUERIES["redacted_since"], {"after": found.upto}):

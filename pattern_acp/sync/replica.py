@@ -9,8 +9,9 @@ process that is killed leaves nothing half done, and what is read twice changes 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from io import BytesIO
 from typing import TypeAlias
 
@@ -23,7 +24,7 @@ from pattern_acp.domain.clock import Clock, IdFactory
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.journal.reader import newest_event
 from pattern_acp.memory.service.forget import ForgottenWords, Tell
-from pattern_acp.sync.forgetting import forgetting_in, opened, sealed
+from pattern_acp.sync.forgetting import HEARD_MS, forgetting_in, opened, sealed
 from pattern_acp.sync.incoming import take_over
 from pattern_acp.sync.outgoing import QUERIES, Changes, Sharing, read_changes
 from pattern_acp.sync.segments import Forgetting
@@ -35,6 +36,9 @@ USERS_MEMORY = Sharing(user_only=True)
 
 PASS_EVENTS = 500
 """Events without anything to carry after which that is noted, so that they are not looked through again."""
+
+DEVICES = ""
+"""Stands for the user's other devices among the constellations that have to follow; none is called so."""
 
 Reach: TypeAlias = Callable[[str], "AbstractAsyncContextManager[Database] | None"]
 """Opens a constellation by its name; None for one that is not there."""
@@ -118,6 +122,12 @@ def is_to_be_forgotten(tx: Transaction) -> bool:
     return bool(tx.all(QUERIES["replica_forgettings"]))
 
 
+def unreadable_forgettings(tx: Transaction, key: bytes) -> tuple[str, ...]:
+    """The constellations that have to forget something which was noted with another key."""
+    rows = tx.all(QUERIES["replica_forgettings"])
+    return tuple(dict.fromkeys(text(row[1]) for row in rows if opened(key, text(row[0]), data(row[3])) is None))
+
+
 class ReplicaForgetting:
     """Forgets in the other constellations of this machine what one of them forgot of the user's memory."""
 
@@ -128,38 +138,66 @@ class ReplicaForgetting:
         self._clock = clock
         self._ids = ids
 
-    def telling(self, targets: Sequence[str], also: Tell | None = None) -> Tell:
-        """Notes for `targets` what is forgotten of the user's memory, and whatever it is `also` noted by."""
+    def telling(self, targets: Sequence[str], also: Tell | None = None, *, waits: bool = False) -> Tell:
+        """Notes for `targets` what is forgotten of the user's memory, and whatever it is `also` noted by.
+
+        `waits`: other devices are to hear of it too, once that can be noted for them.
+        """
 
         def tell(tx: Transaction, said: ForgottenWords, at_ms: int) -> None:
             if also is not None:
                 also(tx, said, at_ms)
+            forgetting = Forgetting(self._ids.new("forgetting"), at_ms, said)
             if not USERS_MEMORY.leaves_out(said.scope, said.owner):
-                self._put(tx, Forgetting(self._ids.new("forgetting"), at_ms, said), targets)
+                self._put(tx, forgetting, targets)
+            if waits:
+                self._put(tx, forgetting, (DEVICES,))
 
         return tell
 
-    async def run(self, database: Database, others: Callable[[str], Sequence[str]], also: Tell | None = None) -> None:
-        """Have all follow that have not yet.
+    async def run(
+        self,
+        database: Database,
+        others: Callable[[str], Sequence[str]],
+        also: Tell | None = None,
+        *,
+        waits: bool = False,
+    ) -> tuple[str, ...]:
+        """Have all follow that have not yet; the constellations of which that cannot be read with this key.
+
+        What cannot be read stays `HEARD_MS`, since the key that it was noted with may come back.
 
         Args:
             database: Where it was noted.
             others: The constellations that the one which follows, by its name, has to tell in its turn.
-            also: What the user's constellation notes it by besides.
+            also: What the user's constellation notes it by for other devices.
+            waits: There are other devices, and nothing can be noted for them now.
 
         Raises:
             DatabaseError: the constellation cannot be read or written.
         """
+        unread: dict[str, None] = {}
         for row in await database.read(lambda tx: tx.all(QUERIES["replica_forgettings"])):
             about = {"id": text(row[0]), "target": text(row[1])}
             forgetting = opened(self._key, about["id"], data(row[3]))
             if forgetting is None:
-                _LOGGER.warning("What was forgotten cannot be read: forget it in %s too.", about["target"])
-            elif not await self._follow(about["target"], forgetting, others(about["target"]), also):
+                if self._clock.now_ms() - integer(row[2]) < HEARD_MS:
+                    unread[about["target"]] = None
+                    continue
+                _LOGGER.warning("What was forgotten could not be read for 30 days, and is dropped.")
+            elif about["target"] == DEVICES:
+                if also is None:
+                    continue
+                await database.write(partial(_tell_devices, also, forgetting, about))
                 continue
-            await database.write(lambda tx, about=about: tx.execute(QUERIES["drop_replica_forgetting"], about))
+            elif not await self._follow(about["target"], forgetting, others(about["target"]), also, waits=waits):
+                continue
+            await database.write(partial(_drop, about))
+        return tuple(unread)
 
-    async def _follow(self, target: str, forgetting: Forgetting, others: Sequence[str], also: Tell | None) -> bool:
+    async def _follow(
+        self, target: str, forgetting: Forgetting, others: Sequence[str], also: Tell | None, *, waits: bool
+    ) -> bool:
         """Forget in one constellation; False to try again."""
         opening = self._reach(target)
         if opening is None:
@@ -169,6 +207,8 @@ class ReplicaForgetting:
             self._put(tx, forgetting, others)
             if also is not None and others:
                 also(tx, forgetting.words, forgetting.at_ms)
+            if waits and others:
+                self._put(tx, forgetting, (DEVICES,))
 
         try:
             async with opening as database:
@@ -183,3 +223,12 @@ class ReplicaForgetting:
         for target in targets:
             row = {"id": forgetting.id, "target": target, "at_ms": forgetting.at_ms, "sealed": content}
             tx.execute(QUERIES["put_replica_forgetting"], row)
+
+
+def _drop(about: Mapping[str, str], tx: Transaction) -> None:
+    tx.execute(QUERIES["drop_replica_forgetting"], about)
+
+
+def _tell_devices(also: Tell, forgetting: Forgetting, about: Mapping[str, str], tx: Transaction) -> None:
+    also(tx, forgetting.words, forgetting.at_ms)
+    _drop(about, tx)

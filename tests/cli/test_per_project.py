@@ -1,5 +1,6 @@
 """Commands of a terminal where each project has a constellation."""
 
+import errno
 import json
 import subprocess
 from pathlib import Path
@@ -8,11 +9,14 @@ import pytest
 
 from pattern_acp.bootstrap.constellation_choice import process_in
 from pattern_acp.bootstrap.process import Process, start_process
+from pattern_acp.bootstrap.replicas import key_of_machine
 from pattern_acp.cli.arguments import BackUp, Doctor, ServeClients
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.main import run_with
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.settings import Flags
+from pattern_acp.db.connection import read_file
+from pattern_acp.sync.segments import new_key
 
 SETTINGS = "[constellation]\nper_project = true\n[backup]\nsegments = false\n"
 
@@ -105,9 +109,64 @@ def test_what_is_forgotten_without_the_key_of_sync_is_forgotten_in_the_files_of_
     (terminal.folder / "synced").mkdir()
     terminal.configure(f'{SETTINGS}[sync]\nurl = "folder:{terminal.folder / "synced"}"\n')
     said = terminal.run("elsewhere", "memory", "forget", "about", "QUARTZ-7731-LANTERN", "--yes")
-    assert "your other devices, which are not told: There is no key of sync" in " ".join(said.split())
+    assert "your other devices, which are told once that is possible: There is no key" in " ".join(said.split())
     for path in (terminal.path("shop"), terminal.path("blog"), terminal.process().constellation_path):
         assert b"QUARTZ-7731-LANTERN" not in _bytes(path)
+
+
+@pytest.mark.parametrize("place", ["shop", "elsewhere"])
+def test_other_devices_hear_of_what_was_forgotten_without_the_key_of_sync_once_it_is_there(
+    terminal: Terminal, place: str
+):
+    terminal.note("shop", "about", "The door code is QUARTZ-7731-LANTERN.")
+    (terminal.folder / "synced").mkdir()
+    terminal.configure(f'{SETTINGS}[sync]\nurl = "folder:{terminal.folder / "synced"}"\n')
+    terminal.run(place, "memory", "forget", "about", "QUARTZ-7731-LANTERN", "--yes")
+    users = terminal.process().constellation_path
+    assert read_file(users, lambda tx: tx.all("SELECT id FROM sync_forgettings")) == []
+    terminal.run("elsewhere", "sync", "key", "new", "--file")
+    terminal.run("elsewhere", "memory", "list")
+    assert len(read_file(users, lambda tx: tx.all("SELECT id FROM sync_forgettings"))) == 1
+    assert read_file(users, lambda tx: tx.all("SELECT id FROM replica_forgettings")) == []
+    assert b"QUARTZ-7731-LANTERN" not in _bytes(users)
+
+
+@pytest.mark.parametrize("content", [b"short", new_key()], ids=["damaged", "another"])
+def test_what_cannot_be_forgotten_elsewhere_for_a_damaged_key_stays_and_doctor_says_so(
+    terminal: Terminal, content: bytes
+):
+    terminal.note("shop", "about", "The door code is QUARTZ-7731-LANTERN.")
+    terminal.note("blog", "build", "Build with hugo.", "project")
+    blog = terminal.path("blog")
+    sound = blog.read_bytes()
+    for file in blog.parent.glob("*.db*"):
+        file.unlink()
+    blog.write_bytes(b"x" * 4096)
+    terminal.run("shop", "memory", "forget", "about", "QUARTZ-7731-LANTERN", "--yes")
+    (key,) = (terminal.folder / "home").rglob("replica.key")
+    right = key.read_bytes()
+    key.write_bytes(content)
+    blog.write_bytes(sound)
+    terminal.run("shop", "memory", "list")
+    assert b"QUARTZ-7731-LANTERN" in _bytes(blog)
+    _, text = terminal.tried("shop", "doctor", "--json")
+    (found,) = (one for one in json.loads(text)["findings"] if one["name"] == "Forgotten words")
+    assert str(key) in found["detail"]
+    assert "from a backup" in found["detail"]
+    key.write_bytes(right)
+    terminal.run("shop", "memory", "list")
+    assert b"QUARTZ-7731-LANTERN" not in _bytes(blog)
+    _, text = terminal.tried("shop", "doctor", "--json")
+    assert not [one for one in json.loads(text)["findings"] if one["name"] == "Forgotten words"]
+
+
+def test_a_key_is_made_where_a_file_system_has_no_hard_links(tmp_path: Path):
+    def link(_made: Path, _path: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    key = key_of_machine(tmp_path, link)
+    assert key_of_machine(tmp_path) == key
+    assert [file.name for file in tmp_path.iterdir()] == ["replica.key"]
 
 
 def test_doctor_names_the_file_of_the_folder_and_that_of_the_users_memory(terminal: Terminal):

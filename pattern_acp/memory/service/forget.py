@@ -125,7 +125,7 @@ other devices alone."""
 
 
 class UntoldError(PatternError):
-    """Forgetting cannot be noted for other devices now; `tell` notes it for all others."""
+    """Other devices cannot hear of a forgetting now; `tell` notes it for all, and for them until they can."""
 
     failure_code = "sync.key"
 
@@ -264,7 +264,8 @@ class MemoryForgetting:
                 tell = await self._telling()
             except PatternError as error:
                 tell = error.tell if isinstance(error, UntoldError) else None
-                untold = f"your other devices, which are not told: {error.sentence.rstrip('.')}"
+                told = "not told" if tell is None else "told once that is possible"
+                untold = f"your other devices, which are {told}: {error.sentence.rstrip('.')}"
 
         def write(tx: Transaction, search: _Search) -> tuple[_Prepared, int]:
             done = self._forget(tx, search, whole=passage is None, reason=reason)
