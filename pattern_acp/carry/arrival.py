@@ -56,12 +56,13 @@ from pattern_acp.memory.block_loader import READING_PEER, text_hash
 from pattern_acp.memory.blocks import Block, BlockKey, Permission, Scope, Tier
 from pattern_acp.memory.configuring import propose_deletion, store_mark
 from pattern_acp.memory.document import EMPTY_FRONTIERS, BlockDocument
-from pattern_acp.memory.edits import Operation, Rewrite
+from pattern_acp.memory.edits import Operation, Patch, Rewrite, own_lines
+from pattern_acp.memory.errors import LimitExceededError
 from pattern_acp.memory.history import read_history
 from pattern_acp.memory.indexing import index_block
 from pattern_acp.memory.integrity import damaged_parts
 from pattern_acp.memory.recall import remove_source
-from pattern_acp.memory.schemas.types import decode_schema
+from pattern_acp.memory.schemas.types import TextSchema, decode_schema
 from pattern_acp.memory.service.commit import block_event
 from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
 from pattern_acp.memory.store import (
@@ -579,6 +580,25 @@ class Arrival:
         index_block(self._tx, block, at_ms=at_ms, seq=seq, before=change.block.text)
         if came is not None:
             self._came(seq, came)
+            self._keep_lines_apart(change)
+
+    def _keep_lines_apart(self, change: ProposedChange) -> None:
+        """Put what was appended in two places at once on lines of its own, where it came to be on one."""
+        block = change.block
+        if change.operation is not Operation.APPEND or not isinstance(block.schema, TextSchema):
+            return
+        splices = own_lines(block.text, change.text)
+        if not splices:
+            return
+        # Each place that comes to this version makes the same operation, so that it is not there twice.
+        version = f"{block.id} {change.frontiers_after.hex()}"
+        peer = int(sha256_hex(version.encode())[:16], 16) >> 1 or 1
+        try:
+            apart = propose(self._tx, block.key, Patch(Operation.EDIT, splices), peer=peer)
+        except LimitExceededError:
+            return
+        reason = "What two wrote at once is on lines of its own."
+        self._commit(apart, reason, Actor.IMPORT, Origin.WORKSPACE, self._now_ms, None)
 
     def _entry(self, proposal: Proposal) -> None:
         record = self._here.archive.read(proposal.cid, EntryRecord)

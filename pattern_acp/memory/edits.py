@@ -144,6 +144,25 @@ def _plan_append(text: str, before: str, label: str) -> PlannedEdit:
     return PlannedEdit(Operation.APPEND, before + inserted, (Splice(len(before), 0, inserted),))
 
 
+def own_lines(before: str, after: str) -> tuple[Splice, ...]:
+    """The line ends that a passage lacks which was appended elsewhere to what `before` was made of too.
+
+    Two that append to an empty text at once each begin its first line, so that both would be on one.
+    """
+    pairs = enumerate(zip(before, after, strict=False))
+    start = next((at for at, (one, other) in pairs if one != other), len(before))
+    size = len(after) - len(before)
+    if size <= 0 or before[start:] != after[start + size :]:
+        return ()
+    if 0 < start < len(before) and "\n" not in {before[start - 1], before[start]}:
+        return ()
+    end = start + size
+    starts_line = start == 0 or "\n" in {after[start - 1], after[start]}
+    ends_line = end == len(after) or "\n" in {after[end - 1], after[end]}
+    splices = (*(() if starts_line else (start,)), *(() if ends_line else (end,)))
+    return tuple(Splice(at, 0, "\n") for at in splices)
+
+
 def _plan_replace(passage: str, text: str, before: str, label: str) -> PlannedEdit:
     if not passage:
         raise UnusableEditError(label, "the passage to replace is empty; give it exactly as it is there.")

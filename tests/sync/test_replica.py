@@ -2,14 +2,17 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
 import anyio
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pattern_acp.carry.car import read_archive
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import RandomIds, SessionId
@@ -25,7 +28,9 @@ from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.store import load_block
 from pattern_acp.session.redaction import KEPT_SOURCES
-from pattern_acp.sync.replica import ReplicaForgetting, Side, replicate
+from pattern_acp.sync.incoming import take_over
+from pattern_acp.sync.outgoing import read_changes
+from pattern_acp.sync.replica import USERS_MEMORY, ReplicaForgetting, Side, replicate
 from pattern_acp.sync.segments import new_key
 from pattern_acp.tasks.forget import FORGETTING
 from pattern_acp.tools.registry import parameter_names
@@ -155,6 +160,41 @@ async def test_projects_agree_on_the_blocks_that_all_begin_with_before_anybody_w
             assert await one.labels() == ["human", "persona"]
             assert "tea" in await one.text()
             assert "Rome" in await one.text()
+
+
+@pytest.mark.parametrize("luck", range(6))
+async def test_what_projects_append_to_an_empty_block_at_once_is_on_lines_of_its_own(tmp_path: Path, luck: int):
+    async with places(tmp_path, "user", "shop", "blog", "wiki") as (user, *projects):
+        await user.begin()
+        for one in projects:
+            await replicate(one.side, user.side, user.clock)
+        said = [f"From {one.name}." for one in projects]
+        for one in projects:
+            await one.say("human", f"From {one.name}.")
+        await projects[luck % 3].say("human", "And more.")
+        Random(luck).shuffle(projects)
+        for one in (*projects, *projects):
+            await replicate(one.side, user.side, user.clock)
+        texts = [await one.text() for one in (user, *projects)]
+        assert sorted(line for line in texts[0].splitlines() if line) == sorted([*said, "And more."])
+        assert set(texts) == {texts[0]}
+        assert not await replicate(projects[0].side, user.side, user.clock)
+
+
+async def test_two_places_that_part_the_same_lines_part_them_once(tmp_path: Path):
+    async with places(tmp_path, "user", "shop") as (user, shop):
+        await user.begin()
+        await replicate(shop.side, user.side, user.clock)
+        await user.say("human", "From user.")
+        await shop.say("human", "From shop.")
+        changes = [await one.database.read(lambda tx: read_changes(tx, USERS_MEMORY, 0, None)) for one in (user, shop)]
+        for one, came in zip((shop, user), changes, strict=True):
+            archive = read_archive(BytesIO(came.archive))
+            await one.database.write(lambda tx, a=archive: take_over(tx, a, USERS_MEMORY, now_ms=1))
+        for _ in range(2):
+            await replicate(shop.side, user.side, user.clock)
+        assert await user.text() == await shop.text()
+        assert sorted((await user.text()).splitlines()) == ["From shop.", "From user."]
 
 
 async def test_a_block_that_nobody_wrote_to_makes_way_for_one_that_somebody_did(tmp_path: Path):
