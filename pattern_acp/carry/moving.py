@@ -58,7 +58,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import sha256_hex
 from pattern_acp.domain.clock import BlockId, SessionId
 from pattern_acp.domain.errors import BlockError, PatternError
-from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.jobs.store import next_number
 from pattern_acp.journal.codec import LeaseHeldError, kinds_of
 from pattern_acp.journal.contents import read_content
@@ -169,6 +169,8 @@ class Moved(Struct):
     """Contents of files that checkpoints need."""
     events: int = 0
     stays: tuple[str, ...] = ()
+    left: str = ""
+    """A sentence on permissions, trust and shared blocks, which stay too."""
 
     @property
     def is_empty(self) -> bool:
@@ -220,11 +222,7 @@ class ProjectExport(Export):
             MoveRefusedError: something of it is damaged, or its memory is forked.
             JournalError: an event cannot be read.
         """
-        owners = [text(row[0]) for row in self._tx.all(QUERIES["owners_of_blocks"])]
-        if any(fork_in(owner) and lasting_owner(owner) == self._choice.project for owner in owners):
-            raise MoveRefusedError(
-                "A session has forked the memory of the project; /merge or /discard it there, and move again."
-            )
+        self._refuse_forks()
         found, report = self.moved, self.run()
         if report.left_out:
             raise MoveRefusedError(
@@ -234,7 +232,33 @@ class ProjectExport(Export):
         found.root, found.events = report.root, report.events
         found.blocks += report.blocks
         found.entries, found.tasks, found.sessions = report.entries, report.tasks, report.sessions
+        found.left = "" if found.is_empty else self._left()
         return found
+
+    def _refuse_forks(self) -> None:
+        owners = [text(row[0]) for row in self._tx.all(QUERIES["owners_of_blocks"])]
+        for fork in sorted({fork_in(owner) for owner in owners if lasting_owner(owner) == self._choice.project} - {""}):
+            row = self._tx.one(QUERIES["beginning_of_fork"], {"fork": fork})
+            if row is not None and row[1] == 0:
+                raise MoveRefusedError(
+                    f"A worker of session {text(row[0])} has learned something of the project that has not landed. "
+                    "Open that session, let it land or end it with `/workers stop NAME`, close the session, and move "
+                    "again."
+                )
+            where = "A session" if row is None else f"Session {text(row[0])}"
+            raise MoveRefusedError(
+                f"{where} has forked the memory of the project; /merge or /discard it there, and move again."
+            )
+
+    def _left(self) -> str:
+        """Say what belongs to the project and does not move: it is an answer of the user in this constellation."""
+        owned: dict[str, SqlValue] = {"project": self._choice.project}
+        counts = [integer(cell) for cell in (self._tx.one(QUERIES["left_of_project"], owned) or (0, 0))]
+        nouns = ("standing permission", "block that others share with it")
+        left = [plural(count, noun) for count, noun in zip(counts, nouns, strict=True) if count]
+        roots = [text(row[0]) for row in self._tx.all(QUERIES["trusted_folders"])]
+        left += [f"the trust in {root}" for root in roots if self._project_of(root) == self._choice.project]
+        return f"These stay; allow, share and trust again there: {', '.join(left)}." if left else ""
 
     def _put(self, record: Struct) -> bytes:
         link = super()._put(record)

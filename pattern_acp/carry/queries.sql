@@ -243,3 +243,19 @@ SELECT DISTINCT stream, kind, item FROM events WHERE seq > :after;
 -- name: redacted_since
 -- Whether an event behind one took words away.
 SELECT 1 FROM redactions WHERE last_seq > :after LIMIT 1;
+
+-- name: beginning_of_fork
+-- The session in which forked memory began, and whether a session uses it; that of a worker none does.
+SELECT e.stream, EXISTS (SELECT 1 FROM forked_sessions AS s WHERE s.fork = f.id)
+FROM memory_forks AS f JOIN events AS e ON e.seq = f.last_seq
+WHERE f.id = :fork;
+
+-- name: left_of_project
+-- How many standing permissions a project has, and blocks of others.
+SELECT
+    (SELECT count(*) FROM grants WHERE project = :project AND lifetime = 'project' AND revoked_ms IS NULL),
+    (SELECT count(*) FROM block_shares WHERE scope = 'project' AND owner = :project);
+
+-- name: trusted_folders
+-- The folders that the user trusts.
+SELECT root FROM folder_trust ORDER BY root;

@@ -264,6 +264,6 @@ def _moved(project: MovingProject, source: str, report: MoveReport, *, is_moved:
         found.events,
         report.same,
         report.merged,
-        (*found.stays, *report.notes, *unclean),
+        (*found.stays, *filter(None, (found.left,)), *report.notes, *unclean),
         report.copies,
     )

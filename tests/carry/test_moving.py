@@ -19,7 +19,7 @@ from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import RandomIds, SessionId
 from pattern_acp.jobs.model import JobEvent, JobStage
 from pattern_acp.jobs.store import JOB, Meter, draw, follow_job, verify_jobs
-from pattern_acp.journal.events import BlockConfigured, SessionTitled
+from pattern_acp.journal.events import BlockConfigured, GrantStored, SessionTitled
 from pattern_acp.journal.leases import acquire, this_process
 from pattern_acp.journal.reader import verify_stream
 from pattern_acp.journal.sessions import get_session
@@ -35,11 +35,14 @@ from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.store import load_block
+from pattern_acp.policy.decision import Lifetime
+from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, store_grant
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.rewind.forks import ForkingMemory, fork_session
 from pattern_acp.session.stored import project_of_folder, rename_session
 from pattern_acp.sync.outgoing import newest_event
 from pattern_acp.tools.registry import parameter_names
+from pattern_acp.trust import store_agreement
 from tests.carry.test_archive import NOW, OTHER, home, is_sound, leave, memory_of, offered, say, state, talk, text_of
 from tests.carry.test_task_lists import add
 from tests.jobs.test_store import AGREED, quoted
@@ -186,8 +189,43 @@ async def test_a_project_with_an_open_session_or_forked_memory_is_refused_and_no
             one, scope, clock=clock, ids=RandomIds(), peer=9, writer=PERSON, rules=MemoryRules()
         )
         await memory.commit(MemoryEdit("project", "append", "A fork paints it teal."), None)
-        with pytest.raises(MoveRefusedError, match="/merge or /discard"):
+        with pytest.raises(MoveRefusedError, match=f"Session {fork.session_id} has forked .* /merge or /discard"):
             await move_to(one, two, folder)
+
+
+async def test_permissions_trust_and_shared_blocks_that_stay_are_named(tmp_path: Path):
+    folder = tmp_path / "shop"
+    session = SessionId(await fill(tmp_path / "one", folder))
+    key, root = key_of(folder), str(folder.resolve())
+    grant = Grant(Effect.ALLOW, GrantKind.EXACT_COMMAND, "make", Lifetime.PROJECT)
+
+    def allow(tx: Transaction) -> None:
+        stored = GrantStored("allow", "exact_command", "make", "project", project=key, persona="tester")
+        seq = append(tx, session, stored, actor=Actor.HUMAN, origin=Origin.PERSON, at_ms=NOW).seq
+        store_grant(tx, session, grant, GrantOwner(key, "tester"), seq=seq, at_ms=NOW)
+        store_agreement(tx, root, "digest", (), seq=seq, at_ms=NOW)
+        store_agreement(tx, str(tmp_path), "digest", (), seq=seq, at_ms=NOW)
+
+    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+        await one.write(allow)
+        report = await move_to(one, two, folder)
+        named = f"1 standing permission, the trust in {root}."
+        assert report.moved.left == f"These stay; allow, share and trust again there: {named}"
+        assert (await move_to(one, two, folder)).moved.left == ""
+
+
+async def test_what_a_worker_learned_and_has_not_landed_refuses_the_move_with_what_ends_it(tmp_path: Path):
+    folder = tmp_path / "shop"
+    session = SessionId(await fill(tmp_path / "one", folder))
+    async with home(tmp_path / "one") as one:
+        fork = MemoryFork("fork_of_a_worker", NOW)
+        scope = MemoryScope("default", key_of(folder), session, fork=fork)
+        memory = ConstellationMemory(
+            one, scope, clock=FakeClock(), ids=RandomIds(), peer=9, writer=PERSON, rules=MemoryRules()
+        )
+        await memory.commit(MemoryEdit("project", "append", "A worker paints it teal."), None)
+        with pytest.raises(MoveRefusedError, match=rf"A worker of session {session} .* `/workers stop NAME`"):
+            await preview(one, moving(folder), now_ms=NOW)
 
 
 async def _memory_fork(database: Database, session: SessionId) -> MemoryFork | None:
