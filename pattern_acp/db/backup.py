@@ -17,7 +17,7 @@ from typing import LiteralString
 import apsw
 
 from pattern_acp.db.driver import BUSY_BUDGET_SECONDS, ApswConnection, sync_folder
-from pattern_acp.db.errors import DatabaseBusyError, DatabaseCorruptError, translate
+from pattern_acp.db.errors import DatabaseBusyError, DatabaseCorruptError, is_of_write, of_system, translate
 from pattern_acp.db.migrate import load_migrations, schema_version
 from pattern_acp.db.raw import connect, copy_database
 from pattern_acp.db.transaction import Transaction
@@ -101,7 +101,8 @@ def back_up(source: Path, target: Path, *, between: Callable[[], object] = lambd
             copy_database(source, part, between=between)
             _without_log(part)
         except apsw.Error as error:
-            raise translate(error, target if isinstance(error, apsw.FullError) else source) from error
+            is_of_target = isinstance(error, apsw.FullError) or is_of_write(error)
+            raise translate(error, target if is_of_target else source) from error
         try:
             check_copy(part)
         except DatabaseCorruptError as error:
@@ -167,8 +168,7 @@ def put_in_place(copy: Path, target: Path, *, safety: Path) -> None:
             raise _held(target) from error
         raise translate(apsw.PermissionsError(error.strerror or "not allowed"), target) from error
     except OSError as error:
-        kind = apsw.FullError if error.errno == errno.ENOSPC else apsw.CantOpenError
-        raise translate(kind(error.strerror or type(error).__name__), target) from error
+        raise translate(of_system(error), target) from error
 
 
 @contextlib.contextmanager
@@ -238,7 +238,7 @@ def _written_by_us(path: Path) -> Generator[None]:
     except FileExistsError:
         raise
     except OSError as error:
-        raise translate(apsw.CantOpenError(error.strerror or type(error).__name__), path) from error
+        raise translate(of_system(error), path) from error
     try:
         made = os.fstat(descriptor)
     finally:

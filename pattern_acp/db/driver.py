@@ -5,7 +5,6 @@ changed the schema, pragmas, the vector extension, the bounds of a transaction. 
 not know: tables, threads or the event loop. Every method runs on the connection's own thread.
 """
 
-import errno
 import importlib.util
 import logging
 import os
@@ -22,7 +21,7 @@ from typing import TypeVar
 import apsw
 from msgspec import Struct
 
-from pattern_acp.db.errors import DatabaseBusyError, DatabaseNewerError, DatabaseUnreachableError, translate
+from pattern_acp.db.errors import DatabaseBusyError, DatabaseNewerError, DatabaseUnreachableError, of_system, translate
 from pattern_acp.db.raw import RawConnection, connect
 from pattern_acp.db.transaction import Transaction, open_transaction
 from pattern_acp.domain.errors import DatabaseError
@@ -371,9 +370,7 @@ class ApswConnection:
             # SQLite takes names in UTF-8 only.
             raise translate(apsw.CantOpenError("its name is not UTF-8 text"), self.path) from error
         except OSError as error:
-            detail = error.strerror or type(error).__name__
-            driver_error = apsw.FullError if error.errno == errno.ENOSPC else apsw.CantOpenError
-            raise translate(driver_error(detail), self.path) from error
+            raise translate(of_system(error), self.path) from error
 
     def _configure(self, raw: RawConnection) -> None:
         raw.set_busy_timeout(_BUSY_TIMEOUT_MS)

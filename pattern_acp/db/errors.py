@@ -3,6 +3,8 @@
 Owns: the refinement of `DatabaseError` and the sentence of each. Must not know: what the tables mean.
 """
 
+import errno
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,6 +125,13 @@ def _full(path: str, detail: str) -> tuple[type[DatabaseError], str]:
     )
 
 
+def _too_large(path: str, detail: str) -> tuple[type[DatabaseError], str]:
+    return DiskFullError, (
+        f"The constellation {path} is as large as a file may be here ({detail}); raise the limit of this process "
+        "(`ulimit -f unlimited` in the shell that starts it), or use a disk that takes larger files."
+    )
+
+
 def _constraint(path: str, detail: str) -> tuple[type[DatabaseError], str]:
     return ConstraintError, (
         f"A row breaks a rule of the constellation {path} ({detail}); report this as a fault of pattern-acp."
@@ -162,9 +171,33 @@ def translate(error: apsw.Error, path: Path) -> DatabaseError:
     """
     sentence = _SENTENCES.get(type(error), _fault)
     said = str(error)
+    if is_of_write(error) and (limit := _limit_of_files()):
+        # SQLite says no more than that the disk failed.
+        sentence, said = _too_large, f"{limit:,} bytes"
     # What SQLite says of a copy that failed, since the fault is the other file's.
     kind, text = sentence(str(path), said if said not in {"", "not an error"} else type(error).__name__)
     return kind(text)
+
+
+def is_of_write(error: apsw.Error) -> bool:
+    """Return whether the system failed to write a file, rather than to read one."""
+    return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
+
+
+def of_system(error: OSError) -> apsw.Error:
+    """The driver's error for one of the system's, for `translate`."""
+    kind = apsw.FullError if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} else apsw.CantOpenError
+    return kind(error.strerror or type(error).__name__)
+
+
+def _limit_of_files() -> int:
+    """Largest size in bytes of a file that this process may write; 0 for any."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return 0 if limit == resource.RLIM_INFINITY else limit
 
 
 def is_of_index(error: DatabaseCorruptError) -> bool:

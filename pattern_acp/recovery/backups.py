@@ -12,6 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import anyio
@@ -33,7 +34,7 @@ STALE_PART_MS = HOUR_MS
 """Age at which an incomplete copy belongs to a dead process: a gigabyte takes seconds."""
 
 STAMP = "%Y%m%dT%H%M%SZ"
-_NAME = re.compile(r"(snapshot|backup)-([0-9]{8}T[0-9]{6}Z)\.db")
+_NAME = re.compile(r"(snapshot|backup)-([0-9]{8}T[0-9]{6}Z)(?:-[0-9]+)?\.db")
 _BEFORE_MIGRATION = re.compile(r".+\.v[0-9]+\.([0-9]+)\.backup\.db")
 
 
@@ -49,6 +50,13 @@ class Backup(Struct, frozen=True):
 def stamp(at_ms: int) -> str:
     """A moment in the form of names."""
     return datetime.fromtimestamp(at_ms // 1000, UTC).strftime(STAMP)
+
+
+def free_path(folder: Path, name: str, ending: str = "") -> Path:
+    """A path in a folder that nothing is at or is being made at: two may be wanted in one second."""
+    numbered = (f"{name}{f'-{number}' if number > 1 else ''}{ending}" for number in count(1))
+    found = (folder / one for one in numbered)
+    return next(one for one in found if not one.exists() and not one.with_name(one.name + PART).exists())
 
 
 def list_backups(path: Path) -> tuple[Backup, ...]:
@@ -100,7 +108,7 @@ def make_backup(path: Path, output: Path | None, *, now_ms: int) -> Backup:
     Raises:
         DatabaseError: it cannot be read, or the copy cannot be written or is there already.
     """
-    target = output or path.parent / FOLDER / f"backup-{stamp(now_ms)}.db"
+    target = output or free_path(path.parent / FOLDER, f"backup-{stamp(now_ms)}", ".db")
     if not path.exists():
         raise DatabaseError(f"There is no constellation {path} yet; the first session makes it.")
     try:
@@ -108,7 +116,11 @@ def make_backup(path: Path, output: Path | None, *, now_ms: int) -> Backup:
             target.parent.mkdir(mode=0o700, exist_ok=True)
         size = back_up(path, target)
     except OSError as error:
-        if isinstance(error, FileExistsError) and target.parent.is_dir():
+        is_taken = isinstance(error, FileExistsError) and target.parent.is_dir()
+        if is_taken and output is None:
+            # Another process has begun one since, in the same second.
+            return make_backup(path, free_path(target.parent, target.stem, ".db"), now_ms=now_ms)
+        if is_taken:
             raise DatabaseError(f"{target} exists already, or is being made; choose another name.") from error
         raise DatabaseError(f"{target} cannot be written ({error.strerror}); choose another place.") from error
     return Backup(target, "backup", now_ms, size)
@@ -122,7 +134,7 @@ def restore(path: Path, copy: Path | None, *, now_ms: int) -> tuple[Path, Path |
     Raises:
         DatabaseError: another process has the constellation open, or no copy can be used.
     """
-    safety = path.parent / FOLDER / f"before-restore-{stamp(now_ms)}"
+    safety = free_path(path.parent / FOLDER, f"before-restore-{stamp(now_ms)}")
     if copy is not None:
         if not copy.is_file():
             raise DatabaseError(

@@ -53,7 +53,7 @@ from pattern_acp.memory.recall import IndexedCount, entries_since, newest_entry
 from pattern_acp.memory.search_terms import TASK_ID
 from pattern_acp.memory.service.forget import begin_histories_anew
 from pattern_acp.memory.service.provenance import archive_mismatches, mismatches
-from pattern_acp.recovery.backups import STALE_PART_MS, stamp
+from pattern_acp.recovery.backups import STALE_PART_MS, free_path, stamp
 from pattern_acp.session.session_row_rebuild import wrong_rows
 from pattern_acp.session.stored import index_all
 from pattern_acp.tasks.store import index_tasks
@@ -160,7 +160,7 @@ def _carry_out(path: Path, wanted: Repair, now_ms: int) -> str:
             target.replace(folder / target.name)
             return f"{target.name} was moved to {folder}."
         if wanted.action == "begin_histories":
-            copy = path.parent / FOLDER / f"damaged-{stamp(now_ms)}.db"
+            copy = free_path(path.parent / FOLDER, f"damaged-{stamp(now_ms)}", ".db")
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             back_up(path, copy)
             begin = partial(begin_histories_anew, peer=RandomIds().peer(), at_ms=now_ms)

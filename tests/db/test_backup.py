@@ -262,3 +262,27 @@ async def test_a_copy_that_finds_no_room_names_the_file_that_had_none(tmp_path: 
     with pytest.raises(DiskFullError) as raised:
         back_up(path, target, between=fill)
     assert f"for the constellation {target} (FullError)" in str(raised.value)
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from pattern_acp.db.backup import back_up
+from pattern_acp.domain.errors import DatabaseError
+resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, 65_536))
+try:
+    back_up(Path(sys.argv[1]), Path(sys.argv[2]))
+except DatabaseError as error:
+    print(error.sentence)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit of file sizes")
+async def test_a_copy_that_is_larger_than_a_file_may_be_says_which_limit_to_raise(tmp_path: Path):
+    path, target = tmp_path / "constellation.db", tmp_path / "copy.db"
+    await make(path, "a")
+    done = await anyio.run_process([sys.executable, "-c", LIMITED, str(path), str(target)])
+    said = done.stdout.decode()
+    assert said.startswith(f"The constellation {target} is as large as a file may be here (65,536 bytes); raise")
+    assert "ulimit -f unlimited" in said
+    assert not target.exists()

@@ -73,6 +73,15 @@ def test_a_copy_that_was_asked_for_is_listed(path: Path, tmp_path: Path):
     ]
 
 
+def test_two_backups_and_two_restores_of_one_second_stand_beside_each_other(path: Path):
+    made = [make_backup(path, None, now_ms=NOW).path.name for _ in range(3)]
+    assert len(set(made)) == 3
+    assert {one.path.name for one in list_backups(path)} == set(made)
+    safe = [restore(path, None, now_ms=NOW)[1] for _ in range(2)]
+    assert all(one is not None and (one / path.name).exists() for one in safe)
+    assert len(set(safe)) == 2
+
+
 def test_what_cannot_be_copied_is_said(path: Path, tmp_path: Path):
     with pytest.raises(DatabaseError, match="first session makes it"):
         make_backup(tmp_path / "none.db", None, now_ms=NOW)
