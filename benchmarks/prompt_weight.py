@@ -17,9 +17,9 @@ from pattern_acp.providers.scripted import ScriptStep
 from pattern_acp.tools.base import ToolSpec
 from pattern_acp.tools.registry import default_tools
 
-LIMIT_BYTES = 10_300
+LIMIT_BYTES = 10_160
 
-FIRST_REQUEST_BYTES = 10_240
+FIRST_REQUEST_BYTES = 10_000
 
 
 def weight(spec: ToolSpec) -> int:

@@ -733,13 +733,13 @@ class _Composer:
             return
         session, turn_id, state = self._session, self._turn_id, self._session.state
         told: list[Section] = []
-        git: list[Section] = []
+        git: list[str] = []
 
         async def ask_git() -> None:
             ask = session.constellation.git_status
             status = await ask(state.cwd, GIT_SECONDS) if ask is not None else None
             if status is not None:
-                git.append(note_section(f"Git when this turn began: {status.sentence()}."))
+                git.append(f"; git: {status.sentence()}")
 
         try:
             async with anyio.create_task_group() as tasks:
@@ -759,8 +759,9 @@ class _Composer:
         except BaseExceptionGroup as group_error:
             raise unwrap_exception_group(group_error) from group_error
         # As it was when the turn began, so that the requests of one turn end alike.
-        began = note_section(f"This turn began on {local_moment(session.constellation.clock.now_ms())}.")
-        self._recalled = tuple(filter(None, (began, *git, *told)))
+        now = local_moment(session.constellation.clock.now_ms())
+        began = note_section(f"This turn began on {now}{''.join(git)}.")
+        self._recalled = tuple(filter(None, (began, *told)))
 
     async def build(self, _history: Sequence[Message]) -> ProviderRequest:
         """Read memory and what waits for the model, and build the request that fits the window."""

@@ -41,7 +41,7 @@ class AskUser:
 
     spec = ToolSpec(
         "ask_user",
-        "Ask the user one question; never for leave to call a tool.",
+        "Ask the user a question; never for leave to call a tool.",
         input_schema(AskUserArguments),
     )
     kind = ToolKind.OTHER

@@ -44,7 +44,7 @@ class CodeMap:
 
     spec = ToolSpec(
         "code_map",
-        "Ask the code index. brief: files for a topic; impact: what a change of query, or of git diff, reaches.",
+        "Ask the code index. brief: files for a topic; impact: what a change of query or git diff reaches.",
         input_schema(CodeMapArguments, unlisted=("depth", "limit")),
     )
     kind = ToolKind.SEARCH

@@ -104,7 +104,7 @@ class RunCommandTool:
 
     spec = ToolSpec(
         "run_command",
-        f"Run a shell command without input (interactive: you type with job), {DEFAULT_SECONDS} s by default. "
+        f"Run a shell command, {DEFAULT_SECONDS} s by default (interactive: you type with job). "
         "Read, search and edit with other tools.",
         input_schema(RunCommandArguments),
     )

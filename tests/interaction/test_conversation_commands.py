@@ -135,9 +135,9 @@ async def test_the_state_of_git_is_told_with_the_requests_of_a_turn_and_not_in_t
         agent.sessions.constellation.git_status = git
         session = await opened(agent)
         await answer(agent, session, "Hello.")
-        assert "<note>Git when this turn began: branch main, clean.</note>" in model.requests[0].volatile
+        assert "; git: branch main, clean.</note>" in model.requests[0].volatile
         await answer(agent, session, "Hello?")
-        assert "<note>Git when this turn began: branch topic, 1 changed.</note>" in model.requests[1].volatile
+        assert "; git: branch topic, 1 changed.</note>" in model.requests[1].volatile
         assert model.requests[0].system == model.requests[1].system
         states.append(GitStatus("main", untracked=1, paths=("/a",)))
         assert "| Git | branch main, 1 untracked |" in await answer(agent, session, "/status")
@@ -156,9 +156,9 @@ async def test_git_is_asked_from_the_turn_on_that_finds_a_repository_around():
         shared.settings_for = lambda _: ProjectSettings(shared.settings, repository=roots.pop(0))
         session = await opened(agent)
         await answer(agent, session, "Hello.")
-        assert "Git when" not in model.requests[0].volatile
+        assert "git:" not in model.requests[0].volatile
         await answer(agent, session, "Hello?")
-        assert "Git when this turn began: branch main, clean." in model.requests[1].volatile
+        assert "; git: branch main, clean." in model.requests[1].volatile
 
 
 async def test_the_name_of_a_branch_cannot_end_the_note_it_stands_in():
