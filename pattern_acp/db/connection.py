@@ -12,9 +12,9 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
+import aiosqlite
 import anyio
 import apsw
 from msgspec import Struct
@@ -26,6 +26,13 @@ from pattern_acp.db.raw import Params, Row, SqlValue
 from pattern_acp.db.segment_files import delete_segments
 from pattern_acp.db.transaction import Transaction
 from pattern_acp.domain.clock import Clock
+
+if TYPE_CHECKING:
+    import sqlite3
+    from queue import SimpleQueue
+
+    Queue = SimpleQueue[tuple[None, Callable[[], None]]]
+
 
 T = TypeVar("T")
 
@@ -86,22 +93,27 @@ class _Call(Generic[T]):
 
 
 class WorkerConnection:
-    """An `ApswConnection` on a thread of its own, with one call that runs a function there."""
+    """An `ApswConnection` on the thread of an `aiosqlite.Connection`, with one call that runs a function there.
 
-    def __init__(self, driver: ApswConnection, patience_seconds: float = _PATIENCE_SECONDS) -> None:
-        """`patience_seconds` is the longest that a cancelled caller continues waiting."""
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+    aiosqlite's own statement methods are not used: each of them is a step of its own between two awaits.
+    """
+
+    def __init__(self, driver: ApswConnection, patience_seconds: float) -> None:
+        """See `worker_connections`, which alone makes them."""
+        self._worker = aiosqlite.Connection(
+            cast("Callable[[], sqlite3.Connection]", lambda: driver), iter_chunk_size=64
+        )
         self._driver = driver
         self._process = os.getpid()
         self._patience_seconds = patience_seconds
         self._is_started = False
         self._closing: _Call[None] | None = None
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Start the thread; the file is opened by the first call."""
         self._is_started = True
-        # A daemon: an unclosed connection keeps no process alive.
-        threading.Thread(target=_run_calls, args=(self._calls,), name="constellation", daemon=True).start()
+        with anyio.CancelScope(shield=True):
+            await self._worker
 
     async def run(self, function: Callable[[ApswConnection], T]) -> T:
         """Run `function` on the connection's thread, to its end, whatever is cancelled meanwhile.
@@ -134,7 +146,14 @@ class WorkerConnection:
 
     def _enqueue(self, function: Callable[[ApswConnection], T]) -> _Call[T]:
         call = _Call(function, self._driver)
-        self._calls.put(call)
+        # The one thing of aiosqlite's that is not public (ADR 0002); tests/db/test_worker.py holds what is relied on.
+        # Its public statements, and `_execute` below them, answer a future, and a loop that ended meanwhile kills the
+        # thread then, together with the calls behind.
+        queue = cast(
+            "Queue",
+            self._worker._tx,  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
+        )
+        queue.put_nowait((None, call))
         return call
 
     async def _after_cancel(self, call: _Call[T]) -> T:
@@ -166,8 +185,8 @@ class WorkerConnection:
         try:
             driver.close()
         finally:
-            # Behind what was queued meanwhile, which learns that the file is closed.
-            self._calls.put(None)
+            # On its own thread, where no loop runs, it sends no answer to one, which may have ended by then.
+            self._worker.stop()  # pyright: ignore[reportUnknownMemberType]
 
     def _is_copy(self) -> bool:
         """Return whether this process was forked from the one that opened the file.
@@ -178,14 +197,19 @@ class WorkerConnection:
         return os.getpid() != self._process
 
 
-def _run_calls(calls: "SimpleQueue[Callable[[], None] | None]") -> None:
-    """Run one call after the other, until None comes."""
-    while (call := calls.get()) is not None:
-        try:
-            call()
-        except Exception:
-            # Its caller has its answer; the calls behind it have not.
-            logger.exception("A call of the database failed behind its answer.")
+def worker_connections(
+    *drivers: ApswConnection, patience_seconds: float = _PATIENCE_SECONDS
+) -> tuple[WorkerConnection, ...]:
+    """A connection for each driver. `patience_seconds` is the longest that a cancelled caller continues waiting."""
+    made: list[WorkerConnection] = []
+    # A thread that is not a daemon keeps an unclosed process alive for ever (aiosqlite#290); a thread is one where the
+    # thread that makes it is one.
+    maker = threading.Thread(
+        target=lambda: made.extend(WorkerConnection(driver, patience_seconds) for driver in drivers), daemon=True
+    )
+    maker.start()
+    maker.join()
+    return tuple(made)
 
 
 __all__ = ["Database", "DatabaseFacts", "Params", "Row", "SqlValue", "Transaction", "open_database", "read_file"]
@@ -331,17 +355,15 @@ async def open_database(
         driver.opened.version = version
         return _facts(driver, version)
 
-    writer = WorkerConnection(
-        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, is_lean=is_lean, shortens_log=True)
-    )
-    reader = WorkerConnection(
-        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, query_only=True, is_lean=is_lean)
+    writer, reader = worker_connections(
+        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, is_lean=is_lean, shortens_log=True),
+        ApswConnection(path, read_only=read_only, busy_seconds=busy_seconds, query_only=True, is_lean=is_lean),
     )
     database: Database | None = None
     try:
-        writer.start()
+        await writer.start()
         version = await writer.run(prepare)
-        reader.start()
+        await reader.start()
         database = Database(writer, reader, await reader.run(open_beside))
         yield database
     finally:

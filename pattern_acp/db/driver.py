@@ -303,7 +303,10 @@ its size: of a thousand turns, the writer held 34 MB that nothing read (docs/ref
 
 
 class ApswConnection:
-    """A connection that opens late, so that a failure to open is an ordinary error of an ordinary call."""
+    """A connection that opens late, so that a failure to open is an ordinary error of an ordinary call.
+
+    `open`, `write`, `read` and `close` are all that is used; aiosqlite itself only ever calls `close`.
+    """
 
     def __init__(
         self,

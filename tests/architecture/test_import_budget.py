@@ -16,7 +16,7 @@ from pattern_acp.tools.registry import BUILT_IN
 PACKAGE = Path(pattern_acp.__file__).parent
 
 LATE_FOR_INITIALIZE = {
-    "PIL", "acp", "apsw", "argparse", "click", "hashlib", "httpx", "loro", "platformdirs", "pydantic",
+    "PIL", "acp", "aiosqlite", "apsw", "argparse", "click", "hashlib", "httpx", "loro", "platformdirs", "pydantic",
     "pypdf", "rich", "secrets", "sqlite3", "tempfile", "tomllib", "tree_sitter",
 }  # fmt: skip
 """Nothing on the ordinary way to the answer to initialize may import these."""
@@ -32,7 +32,7 @@ LATE_FOR_THE_FIRST_ANSWER = {"anyio", "asyncio", "dataclasses", "inspect", "logg
 
 LATE_FOR_SESSIONS = {
     "PIL", "acp", "anyio.to_process", "argparse", "click", "email", "httpx", "httpx2", "importlib.metadata", "loro",
-    "mcp", "mcp_types", "platformdirs", "pydantic", "rich", "sqlite3", "tomllib", "tree_sitter", "zipfile",
+    "mcp", "mcp_types", "platformdirs", "pydantic", "rich", "tomllib", "tree_sitter", "zipfile",
 }  # fmt: skip
 """Nothing on the way to the answer to session/new may import these."""
 

@@ -11,7 +11,7 @@ import anyio
 import apsw
 import pytest
 
-from pattern_acp.db.connection import Database, Transaction, WorkerConnection, open_database
+from pattern_acp.db.connection import Database, Transaction, WorkerConnection, open_database, worker_connections
 from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.errors import (
     ConstraintError,
@@ -158,8 +158,8 @@ async def test_a_caller_that_is_cancelled_meanwhile_still_has_what_its_write_gav
 async def patient_writer(path: Path) -> AsyncGenerator[WorkerConnection, None]:
     """A connection whose cancelled callers wait for a slow disk."""
     driver = ApswConnection(path, read_only=False, busy_seconds=30)
-    writer = WorkerConnection(driver, patience_seconds=60)
-    writer.start()
+    [writer] = worker_connections(driver, patience_seconds=60)
+    await writer.start()
     try:
         await writer.run(ApswConnection.open)
         driver.opened.version = NEWEST
