@@ -32,7 +32,7 @@ from pattern_acp.carry.foreign import (
     read_foreign,
 )
 from pattern_acp.carry.pattern_archives import is_pattern_export, read_pattern_export
-from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table, columns, markdown
+from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table, as_result, columns, markdown
 from pattern_acp.commands.memory_results import SHOWN_STORE
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.db.connection import Database, Transaction, open_database
@@ -332,7 +332,7 @@ def _conflict(said: str | None) -> Conflicts:
     return cast("Conflicts", said) if said in _CONFLICTS else "mine"
 
 
-async def run_import(session: "Session", argument: str) -> str:
+async def run_import(session: "Session", argument: str) -> Result:
     """Show what a file brings, ask, and take over what the user accepts."""
     try:
         words = shlex.split(argument)
@@ -354,15 +354,15 @@ async def run_import(session: "Session", argument: str) -> str:
     async with opened(path, importer) as (archive, left_out), lean as database:
         found = await look_at(database, archive, str(path), left_out=left_out)
         if not any(one.is_open for one in found.found):
-            return markdown(found.unaccepted.document)
+            return found.unaccepted
         if len(words) > 1:
             choices: Choices | None = chosen(" ".join(words[1:]), found.found, conflicts or "both")
         else:
             found = await _of_this_project(session, found)
             choices = await asked(found.found, partial(_ask, session, markdown(listed(found.found))), conflicts)
         if choices is None:
-            return markdown((*listed(found.found), Paragraph(f"Say what to take over: {_USAGE}.")))
-        return markdown((await found.take(choices, now_ms=shared.clock.now_ms())).document)
+            return as_result(*listed(found.found), f"Say what to take over: {_USAGE}.")
+        return await found.take(choices, now_ms=shared.clock.now_ms())
 
 
 class Importer(Struct, frozen=True):

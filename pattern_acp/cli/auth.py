@@ -18,7 +18,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Auth
 from pattern_acp.cli.command_runner import show_answer
 from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_line
-from pattern_acp.commands.document import Paragraph, ShownFacts, Table, columns
+from pattern_acp.commands.document import Paragraph, Table, as_result, columns
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.providers import PRESETS
 from pattern_acp.config.settings import HTTP_WIRES, OAuthSettings, ProviderSettings
@@ -273,7 +273,7 @@ def _status(arguments: Auth, known: Mapping[str, ProviderSettings], keys: KeysOf
     instead = f", or set {variable}" if variable else ""
     how = f"run `pattern-acp auth login {arguments.provider or 'PROVIDER'}`{instead}"
     parts = (table, *map(Paragraph, warnings)) if found else (Paragraph(f"There is no key for {names}; {how}."),)
-    return show_answer(ShownFacts(facts, parts), process, as_json=arguments.json)
+    return show_answer(as_result(*parts, facts=facts), process, as_json=arguments.json)
 
 
 def _as_row(name: str, used: bool, source: KeySource) -> tuple[str, ...]:  # noqa: FBT001 - a column

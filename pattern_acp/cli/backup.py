@@ -9,7 +9,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_OK, BackUp, Restore, Sweep
 from pattern_acp.cli.command_runner import name_others, show_answer, write_segments
 from pattern_acp.cli.output import OutputClosed
-from pattern_acp.commands.document import Column, Paragraph, ShownFacts, Table, columns
+from pattern_acp.commands.document import Column, Paragraph, PartsResult, Table, as_result, columns
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock, local_minute
 from pattern_acp.domain.errors import DatabaseError
@@ -29,7 +29,7 @@ def run_backup(arguments: BackUp, process: Process) -> int:
     else:
         made = make_backup(path, Path(arguments.output) if arguments.output else None, now_ms=SystemClock().now_ms())
         said = Paragraph(f"{made.path} holds {size_text(made.size)}; it was checked and can be restored.")
-        result = ShownFacts(_as_json(made), (said,))
+        result = as_result(said, facts=_as_json(made))
     with suppress(OutputClosed):
         show_answer(result, process, as_json=arguments.json)
         if not arguments.json:
@@ -50,7 +50,7 @@ def run_restore(arguments: Restore, process: Process) -> int:
     before = (Paragraph(f"The state before it is in {safety}."),) if safety else ()
     parts = (Paragraph(f"{path} is again what {one_line(used.name, 120)} holds."), *before)
     with suppress(OutputClosed):
-        show_answer(ShownFacts(facts, parts), process, as_json=arguments.json)
+        show_answer(as_result(*parts, facts=facts), process, as_json=arguments.json)
     return EXIT_OK
 
 
@@ -89,7 +89,7 @@ def run_sweep(arguments: Sweep, process: Process) -> int:
     entries: list[Json] = [_sweepable_as_json(one) for one in found]
     facts = {"swept": not arguments.dry_run, "bytes": total, "smaller": smaller, "found": entries}
     with suppress(OutputClosed):
-        show_answer(ShownFacts(facts, parts), process, as_json=arguments.json)
+        show_answer(as_result(*parts, facts=facts), process, as_json=arguments.json)
     return EXIT_OK
 
 
@@ -103,12 +103,12 @@ def _sweepable_as_json(one: Sweepable) -> JsonObject:
     }
 
 
-def listed(backups: tuple[Backup, ...]) -> ShownFacts:
+def listed(backups: tuple[Backup, ...]) -> PartsResult:
     """The copies, each with its path on its own line in a terminal: one folded at its blanks could not be copied."""
     heads = columns("Made", "Kind", Column("Size", "bold"), Column("File", "dim", code=True, below=True))
     rows = tuple((local_minute(one.at_ms), one.kind, size_text(one.size), str(one.path)) for one in backups)
     shown = Table(heads, rows, "lines") if rows else Paragraph("There are no backups yet.")
-    return ShownFacts({"backups": [_as_json(one) for one in backups]}, (shown,))
+    return as_result(shown, facts={"backups": [_as_json(one) for one in backups]})
 
 
 def _as_json(backup: Backup) -> JsonObject:

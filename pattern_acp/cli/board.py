@@ -16,17 +16,15 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import constellation_path
 from pattern_acp.cli.output import write_json, write_line, write_screen
 from pattern_acp.cli.rendering import coloured, lines_of, plain
-from pattern_acp.commands.board import Board, JobList, newest_jobs
+from pattern_acp.commands.board import Board
 from pattern_acp.commands.document import Paragraph, Part, Result
+from pattern_acp.commands.jobs import JobList, JobView, newest_jobs, view_job
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.columns import integer
 from pattern_acp.db.connection import Database, Transaction, open_for_reading
 from pattern_acp.domain.clock import Clock, SystemClock
-from pattern_acp.jobs import store
 from pattern_acp.jobs.model import JobNotFoundError
-from pattern_acp.jobs.showing import quote_text, receipt_text
 from pattern_acp.jobs.store import JobReport, verify_jobs
-from pattern_acp.journal.job_events import JobQuoted, JobSettled
 from pattern_acp.tasks.claims import read_board
 
 LOOK_SECONDS = 0.25
@@ -121,19 +119,6 @@ async def open_jobs(call: TypedCommand, process: Process) -> AsyncGenerator[JobD
         yield JobDesk(database)
 
 
-class JobView(Result, frozen=True):
-    """One job: its quotes, and its receipt once it is over."""
-
-    quoted: JobQuoted
-    receipt: JobSettled | None
-    text: str
-
-    @property
-    def document(self) -> Sequence[Part]:
-        """The same in words."""
-        return (Paragraph(self.text),)
-
-
 class JobsChecked(Result, frozen=True):
     """The result of checking jobs."""
 
@@ -161,20 +146,12 @@ async def list_jobs(desk: JobDesk) -> JobList:
 
 async def show(desk: JobDesk, number: int) -> JobView:
     """Show the terms and quotes of a job, and its receipt."""
-    return await desk.database.read(lambda tx: _shown(tx, number, both=True))
+    return await desk.database.read(lambda tx: view_job(tx, number, quotes=True))
 
 
 async def receipt(desk: JobDesk, number: int) -> JobView:
     """Show the receipt of a job that is over."""
-    return await desk.database.read(lambda tx: _shown(tx, number, both=False))
-
-
-def _shown(tx: Transaction, number: int, *, both: bool) -> JobView:
-    row = store.job_numbered(tx, number)
-    quoted = store.quoted_of(tx, row)
-    settled = next((one.event for one in store.events_of_job(tx, row) if isinstance(one.event, JobSettled)), None)
-    written = receipt_text(row, quoted, settled) if settled is not None else f"Job {number} is {row.state.value}."
-    return JobView(quoted, settled, f"{quote_text(quoted)}\n\n{written}" if both else written)
+    return await desk.database.read(lambda tx: view_job(tx, number, quotes=False))
 
 
 async def verify(desk: JobDesk, number: int | None) -> JobsChecked:

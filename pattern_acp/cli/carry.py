@@ -38,7 +38,7 @@ from pattern_acp.carry.proposing import (
 from pattern_acp.cli.command_runner import full_id, open_for_command
 from pattern_acp.cli.rendering import show_parts
 from pattern_acp.cli.usage import since_ms
-from pattern_acp.commands.document import Paragraph, Part, Result, Said
+from pattern_acp.commands.document import Paragraph, Part, Result, as_result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.load import known_secrets
 from pattern_acp.db.connection import Database
@@ -68,7 +68,7 @@ async def open_carry(call: TypedCommand, process: Process) -> AsyncGenerator[Car
 def nothing_yet(call: TypedCommand) -> Result:
     """The answer as long as nothing was recorded."""
     del call
-    return Said("There is nothing to export yet.")
+    return as_result("There is nothing to export yet.")
 
 
 class ExportedArchive(Result, frozen=True):

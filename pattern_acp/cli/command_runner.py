@@ -20,7 +20,7 @@ from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.command_table import GROUPS
 from pattern_acp.cli.output import OutputClosed, write_error, write_json, write_sentence
 from pattern_acp.cli.rendering import plain, show_parts
-from pattern_acp.commands.document import HtmlPage, Result, Said
+from pattern_acp.commands.document import HtmlPage, PartsResult, Result
 from pattern_acp.commands.parameters import HERE, Command, Group, TypedCommand
 from pattern_acp.db.connection import Database, open_database
 from pattern_acp.domain.clock import SystemClock
@@ -119,7 +119,11 @@ def show_answer(result: Result, process: Process, *, as_json: bool, pager: bool 
     """
     if as_json:
         # Words are reported to a program as they are to the user.
-        write_json({"answer": plain(result.document)} if isinstance(result, Said) else result.value)
+        write_json(
+            {"answer": plain(result.document)}
+            if isinstance(result, PartsResult) and result.facts is None
+            else result.value
+        )
     else:
         show_parts(result.document, process.environ, pager=pager)
     return EXIT_ERROR if result.is_failure else EXIT_OK

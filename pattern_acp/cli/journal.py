@@ -35,7 +35,7 @@ from pattern_acp.cli.command_runner import (
 )
 from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_line
 from pattern_acp.cli.rendering import plain
-from pattern_acp.commands.document import Fence, Paragraph, Part, Result, Said
+from pattern_acp.commands.document import Fence, Paragraph, Part, Result, as_result
 from pattern_acp.config.load import known_secrets
 from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database, Transaction, open_database
@@ -826,7 +826,7 @@ def _answer(arguments: Journal, process: Process, path: Path) -> int:
         return anyio.run(answer)
     if arguments.target:
         raise MissingSessionError(arguments.target)
-    return show(Said("Nothing was recorded yet."))
+    return show(as_result("Nothing was recorded yet."))
 
 
 async def _results(arguments: Journal, process: Process, path: Path) -> AsyncGenerator[Result, None]:

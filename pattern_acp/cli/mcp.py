@@ -11,7 +11,7 @@ from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Mcp
 from pattern_acp.cli.auth import PASTE, PastedLines
 from pattern_acp.cli.command_runner import show_answer
 from pattern_acp.cli.output import OutputClosed, write_failure, write_line
-from pattern_acp.commands.document import Paragraph, ShownFacts, Table, columns
+from pattern_acp.commands.document import Paragraph, Table, as_result, columns
 from pattern_acp.config.providers import show_url
 from pattern_acp.config.settings import McpServerSettings
 from pattern_acp.domain.canonical import Json
@@ -121,4 +121,4 @@ def _status(servers: dict[str, McpServerSettings], logins: StoredLogins, process
     )
     nothing = Paragraph("config.toml has no MCP server over HTTP, and there is no login at any.")
     shown = Table(columns("Server", "Address", "Login", "From", "Expires"), cells) if rows else nothing
-    return show_answer(ShownFacts(rows, (shown,)), process, as_json=as_json)
+    return show_answer(as_result(shown, facts=rows), process, as_json=as_json)

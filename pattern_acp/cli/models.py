@@ -11,7 +11,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, ModelsWanted
 from pattern_acp.cli.command_runner import show_answer
 from pattern_acp.cli.output import OutputClosed, write_failure
-from pattern_acp.commands.document import Heading, Paragraph, Part, ShownFacts, Table, columns
+from pattern_acp.commands.document import Heading, Paragraph, Part, Table, as_result, columns
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import MICRO
 from pattern_acp.providers.base import ModelInfo, ModelProperty
@@ -27,7 +27,7 @@ def run_models(arguments: ModelsWanted, process: Process) -> int:
         return EXIT_ERROR
     parts = parts_of_one(models[0]) if arguments.model else parts_of_all(models)
     with suppress(OutputClosed):
-        show_answer(ShownFacts([_facts(info) for info in models], parts), process, as_json=arguments.json)
+        show_answer(as_result(*parts, facts=[_facts(info) for info in models]), process, as_json=arguments.json)
     return EXIT_OK
 
 

@@ -28,7 +28,7 @@ from pattern_acp.cli.command_runner import (
     show_result,
 )
 from pattern_acp.cli.output import OutputClosed, write_error, write_failure, write_line
-from pattern_acp.commands.document import Fence, Paragraph, Part, Result, ShownFacts
+from pattern_acp.commands.document import Fence, Paragraph, Part, Result, as_result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.policy_rules import RuleError, parse_rule, read_policy_rules
 from pattern_acp.config.settings import PolicyRule, PolicySettings
@@ -229,7 +229,7 @@ def _explain(arguments: Policy, process: Process) -> int:
             Paragraph(f"What would change this decision: {what_would_change(decision)}"),
         )
         facts = _described(line, policy.mode, decision)
-        show_answer(ShownFacts(facts, parts), process, as_json=arguments.json or text in {"-", ""})
+        show_answer(as_result(*parts, facts=facts), process, as_json=arguments.json or text in {"-", ""})
     return EXIT_OK
 
 

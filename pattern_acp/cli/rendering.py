@@ -11,7 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from pattern_acp.cli.output import GAP, cells_of, fold, lay_out, printable, write_line
-from pattern_acp.commands.document import Bars, Body, Diff, Fence, Heading, Paragraph, Part, ResultRecord, Table
+from pattern_acp.commands.document import (
+    Bars,
+    Body,
+    Diff,
+    Fence,
+    Heading,
+    ItemList,
+    Paragraph,
+    Part,
+    ResultRecord,
+    Table,
+)
 from pattern_acp.memory.diffs import TextChange, unified_diff, word_diff
 
 Span: TypeAlias = tuple[str, str]
@@ -82,9 +93,10 @@ def _lines(part: Part, width: int | None) -> list[Line]:
         case Fence(text):
             return _text_lines(text)
         case Diff(before, after, names, words):
-            if words:
-                return _word_lines(before, after)
-            return _diff_lines(unified_diff(before, after, before_name=names[0], after_name=names[1]))
+            by_lines = unified_diff(before, after, before_name=names[0], after_name=names[1])
+            return _word_lines(before, after) if words else _diff_lines(by_lines)
+        case ItemList():
+            return [line for item in part.lines for line in _paragraph_lines(item, "", width)]
         case ResultRecord():
             known = "  ".join(("", *part.about, *((part.why,) if part.why else ())))
             head: Line = ((part.head, "bold cyan"), (part.more, ""), (known, "dim"))

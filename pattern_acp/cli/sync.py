@@ -18,7 +18,7 @@ from pattern_acp.bootstrap.constellation_choice import is_per_project
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.syncing import SHOWN_DEVICE, KeyRing, mask_of, open_exchange, place_problem, sharing_of
 from pattern_acp.cli.command_runner import open_for_command
-from pattern_acp.commands.document import Column, Paragraph, Part, Result, Said, Table, columns
+from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table, as_result, columns
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import SystemClock
@@ -211,7 +211,7 @@ async def sync_key(desk: SyncDesk, action: str, *, in_file: bool = False) -> Res
     if action == "show":
         if known is None:
             raise SyncKeyError("There is no key of sync: run `pattern-acp sync key new`.")
-        return Said(key_text(known))
+        return as_result(key_text(known))
     if action == "new" and known is not None:
         raise SyncKeyError(
             "There is a key already; `pattern-acp sync key show` shows it. Revoking a device makes a new one."
@@ -219,7 +219,7 @@ async def sync_key(desk: SyncDesk, action: str, *, in_file: bool = False) -> Res
     key = new_key() if action == "new" else read_key(await anyio.to_thread.run_sync(_typed_key))
     where = await _store(desk, known, key, in_file=in_file)
     if action == "set":
-        return Said(f"The key is stored in {where}. Exchange now with: pattern-acp sync")
+        return as_result(f"The key is stored in {where}. Exchange now with: pattern-acp sync")
     return _NewKey(key_text(key), f"It is stored in {where}. On each other device: pattern-acp sync key set")
 
 

@@ -14,7 +14,7 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import constellation_path, open_for_command
 from pattern_acp.cli.memory import edit_text, read_edited
 from pattern_acp.cli.output import write_error
-from pattern_acp.commands.document import Fence, Part, Result, Said
+from pattern_acp.commands.document import Fence, Part, Result, as_result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.commands.task_actions import MOST_LISTED, TaskChanged, TaskList, TasksTaken, TaskVerbs
 from pattern_acp.commands.tasks import TASK_VERBS
@@ -81,7 +81,7 @@ def without_constellation(call: TypedCommand) -> Result:
     """Return the answer while nothing is recorded. Raises TaskNotFoundError where a task was named."""
     if task := call.values.get("task"):
         raise TaskNotFoundError(str(task))
-    return Said("There are no tasks to export yet.") if call.command == "export" else TaskList()
+    return as_result("There are no tasks to export yet.") if call.command == "export" else TaskList()
 
 
 async def edit(desk: TerminalTasks, task: str, file: str = "") -> Result:
@@ -111,7 +111,7 @@ async def edit(desk: TerminalTasks, task: str, file: str = "") -> Result:
             raise PatternError(sentence, failure_code=error.failure_code) from error
         made.discard()
     if after == before:
-        return Said(f"Nothing of the task {before.ref} was changed.")
+        return as_result(f"Nothing of the task {before.ref} was changed.")
     return TaskChanged(after, "Edited")
 
 
@@ -141,7 +141,7 @@ async def export_tasks(
     if file in {"", "-"}:
         return ExportedTasks(text.rstrip("\n"))
     await anyio.to_thread.run_sync(_write, Path(file), text, replace)
-    return Said(f"Wrote {plural(len(tasks), 'task')} into {file}.")
+    return as_result(f"Wrote {plural(len(tasks), 'task')} into {file}.")
 
 
 def _form_of(file: str) -> TaskFormat:

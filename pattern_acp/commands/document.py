@@ -4,13 +4,12 @@ Owns: the few forms there are, and writing them as Markdown. Must not know: comm
 parts is cli/rendering.py's, and JSON is the result itself.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from pattern_acp.domain.text_limits import with_visible_characters
+from pattern_acp.domain.text_limits import fenced, with_visible_characters
 from pattern_acp.memory.diffs import mark_words, unified_diff, word_diff
 
 SHOWN_TEXT = 240
@@ -110,7 +109,19 @@ class ResultRecord(Struct, frozen=True):
     text: str
 
 
-Part: TypeAlias = Paragraph | Heading | Body | Fence | Diff | Table | Bars | ResultRecord
+class ItemList(Struct, frozen=True):
+    """Names or sentences, one below the other; numbered where their order counts."""
+
+    items: tuple[str, ...]
+    numbered: bool = False
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Each behind its mark."""
+        return tuple(f"{number}. {item}" if self.numbered else f"- {item}" for number, item in enumerate(self.items, 1))
+
+
+Part: TypeAlias = Paragraph | Heading | Body | Fence | Diff | Table | Bars | ResultRecord | ItemList
 
 
 def columns(*each: str | Column) -> tuple[Column, ...]:
@@ -137,22 +148,11 @@ class Result(Struct, frozen=True):
         return False
 
 
-class Said(Result, frozen=True):
-    """An answer of words and tables that is no more than that."""
+class PartsResult(Result, frozen=True):
+    """An answer that is no more than its parts; `facts` are its JSON, and its words where it has none."""
 
-    answer: str
-
-    @property
-    def document(self) -> Sequence[Part]:
-        """The answer as one paragraph."""
-        return (Paragraph(self.answer),)
-
-
-class ShownFacts(Result, frozen=True):
-    """Facts, which are its JSON, and the parts that show them."""
-
-    facts: object
     parts: tuple[Part, ...]
+    facts: object = None
 
     @property
     def value(self) -> object:
@@ -163,6 +163,11 @@ class ShownFacts(Result, frozen=True):
     def document(self) -> Sequence[Part]:
         """The parts."""
         return self.parts
+
+
+def as_result(*parts: Part | str, facts: object = None) -> PartsResult:
+    """A result of sentences and other parts, without those that are empty."""
+    return PartsResult(tuple(Paragraph(part) if isinstance(part, str) else part for part in parts if part), facts)
 
 
 class HtmlPage(Result, frozen=True):
@@ -195,11 +200,15 @@ def _markdown(part: Part) -> str:
         case Body(text):
             return text
         case Fence(text, language):
-            return fence(text, language)
+            return fenced(text, language)
         case Diff(before, after, names, words):
             if words:
-                return fence(mark_words(word_diff(before, after)))
-            return fence(unified_diff(before, after, before_name=names[0], after_name=names[1]), "diff")
+                text, language = mark_words(word_diff(before, after)), ""
+            else:
+                text, language = unified_diff(before, after, before_name=names[0], after_name=names[1]), "diff"
+            return fenced(text, language)
+        case ItemList():
+            return "\n".join(part.lines)
         case ResultRecord(head, more, about, why, text):
             reason = f" *({why})*" if why else ""
             return f"- **{head}**{more} ({', '.join(about)}): {one_line(text, SHOWN_TEXT)}{reason}"
@@ -212,8 +221,12 @@ def _markdown_table(part: Table) -> str:
     if part.form == "lines":
         links = part.links or ("",) * len(rows)
         return "\n".join(_item(heads, row, link) for row, link in zip(rows, links, strict=True))
-    cells = [[_cell(one, text) for one, text in zip(heads, row, strict=True)] for row in rows]
-    return table([one.title for one in heads], cells, [one.right for one in heads])
+    lines = [
+        [one.title for one in heads],
+        ["---:" if one.right else "---" for one in heads],
+        *([_cell(one, text) for one, text in zip(heads, row, strict=True)] for row in rows),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _item(heads: Sequence[Column], row: Sequence[str], link: str) -> str:
@@ -226,22 +239,11 @@ def _item(heads: Sequence[Column], row: Sequence[str], link: str) -> str:
 
 
 def _cell(column: Column, text: str) -> str:
-    if column.code:
-        return f"`{text}`"
-    return cell(text, column.limit) if column.limit else text
-
-
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool] = ()) -> str:
-    """A Markdown table, in which columns may stand at the right."""
-    rules = ["---:" if is_right else "---" for is_right in right or (False,) * len(headings)]
-    lines = [headings, rules, *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def fence(text: str, language: str = "") -> str:
-    """A fenced block, whose fence is longer than any in the text."""
-    marks = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
-    return f"{marks}{language}\n{text}\n{marks}"
+    if not column.code:
+        return cell(text, column.limit) if column.limit else text
+    # A bar would end the cell, even in code, and a backtick the code.
+    shown = one_line(text, column.limit) if column.limit else text
+    return "`" + shown.replace("`", "'").replace("|", r"\|") + "`" if shown else ""
 
 
 def cell(text: str, limit: int) -> str:

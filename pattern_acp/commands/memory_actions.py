@@ -13,7 +13,7 @@ import anyio.to_thread
 from msgspec import Struct, field
 
 from pattern_acp.commands import memory_results as results
-from pattern_acp.commands.document import Fence, Paragraph, Part, Result, Said, Table, columns
+from pattern_acp.commands.document import Column, Fence, ItemList, Paragraph, Part, Result, Table, as_result, columns
 from pattern_acp.commands.memory import NOTED_USAGE
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.errors import BlockError, PatternError
@@ -220,29 +220,14 @@ def _how_to_edit(label: str, editable: EditableText) -> Result:
     return _HowToEdit(label, editable.text.rstrip(), "toml" if editable.suffix == TOML else "")
 
 
-class _Listing(Said, frozen=True):
-    """Words around a table of two columns."""
-
-    heads: tuple[str, str]
-    rows: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def document(self) -> Sequence[Part]:
-        """The words, the table, and what is to be said of it."""
-        before = (Paragraph(self.answer),) if self.answer else ()
-        notes = (Paragraph(note, "note") for note in self.notes)
-        return (*before, Table(columns(*self.heads), self.rows), *notes)
-
-
 async def create(desk: Desk, label: str, template: str, scope: str, text: str, description: str) -> Result:
     """Make a block; without a label, list the templates."""
     if not label and not (template or scope or text):
         templates = await anyio.to_thread.run_sync(load_templates, desk.templates)
-        rows = tuple((f"`{name}`", one.description) for name, one in templates.usable.items())
-        notes = tuple(error.sentence for error in templates.broken.values())
+        rows = tuple((name, one.description) for name, one in templates.usable.items())
+        notes = (Paragraph(error.sentence, "note") for error in templates.broken.values())
         how = "`/memory create LABEL --template NAME` makes a block of one of these:"
-        return _Listing(how, ("Template", "What for"), rows, notes)
+        return as_result(how, Table(columns(Column("Template", code=True), "What for"), rows), *notes)
     if not label:
         raise CommandMisusedError("Say how to call it: /memory create LABEL [--template NAME] DESCRIPTION.")
     reason = "The user asked for it."
@@ -250,14 +235,14 @@ async def create(desk: Desk, label: str, template: str, scope: str, text: str, d
     change = await desk.memory.commit(edit, None)
     where = f". {change.notes[0]}" if change.notes else "."
     typed = f'"{change.label}"' if re.search(r"\s", change.label) else change.label
-    return Said(f"The block `{change.label}` is there{where} `/memory set {typed}` tells its settings.")
+    return as_result(f"The block `{change.label}` is there{where} `/memory set {typed}` tells its settings.")
 
 
 async def set_up(desk: Desk, label: str, setting: str, value: str) -> Result:
     """Change a setting of a block; without one, tell them."""
     if setting:
         block = await desk.setup.configure(label, setting.lower(), value)
-        return Said(f"`{block.key.label}`: {setting.lower()} is {value} now.")
+        return as_result(f"`{block.key.label}`: {setting.lower()} is {value} now.")
     for block in await desk.memory.blocks():
         if block.label == label:
             rows = (
@@ -268,7 +253,7 @@ async def set_up(desk: Desk, label: str, setting: str, value: str) -> Result:
                 ("in context now", "yes" if block.in_context else "no"),
                 ("holds", block.form or "Free text."),
             )
-            return _Listing("", ("Setting", "Value"), rows)
+            return as_result(Table(columns("Setting", "Value"), rows))
     raise CommandMisusedError(f"There is no memory block {label!r}; /memory lists them.")
 
 
@@ -285,22 +270,22 @@ async def share(desk: Desk, label: str, target: str, permission: str) -> Result:
     """Share a block; alone, tell with whom it is shared."""
     if not target:
         shares = await desk.setup.shares(label)
-        lines = [f"- {share.scope} `{share.owner}`: {share.permission}" for share in shares]
-        return Said("\n".join(lines) or f"`{label}` is shared with nobody.")
+        lines = tuple(f"{share.scope} `{share.owner}`: {share.permission}" for share in shares)
+        return as_result(ItemList(lines) if lines else f"`{label}` is shared with nobody.")
     scope, owner = await _target(desk, target)
     try:
         allowed = Permission(permission.lower() or Permission.READ_ONLY)
     except ValueError:
         raise CommandMisusedError(f"A permission is one of {', '.join(Permission)}.") from None
     await desk.setup.share(label, Attachment(scope, owner, allowed))
-    return Said(f"`{label}` is shared with the {scope} `{owner}` now, with the permission {allowed}.")
+    return as_result(f"`{label}` is shared with the {scope} `{owner}` now, with the permission {allowed}.")
 
 
 async def unshare(desk: Desk, label: str, target: str) -> Result:
     """Share a block no longer."""
     scope, owner = await _target(desk, target)
     await desk.setup.unshare(label, scope, owner)
-    return Said(f"`{label}` is not shared any more with the {scope} `{owner}`.")
+    return as_result(f"`{label}` is not shared any more with the {scope} `{owner}`.")
 
 
 async def _target(desk: Desk, text: str) -> tuple[Scope, str]:
@@ -412,8 +397,8 @@ async def _note(  # noqa: PLR0913  the parameters of three rows
     )
     change = await desk.memory.commit(edit, None)
     if kind in WARNING_KINDS and len(change.notes) == 1:
-        return Said(f"{change.notes[0]} The agent reads it before it edits these files.")
-    return Said(" ".join(change.notes))
+        return as_result(f"{change.notes[0]} The agent reads it before it edits these files.")
+    return as_result(" ".join(change.notes))
 
 
 async def resolve(desk: Desk, entry: str, reason: str) -> Result:
@@ -429,7 +414,7 @@ async def reopen(desk: Desk, entry: str, reason: str) -> Result:
 async def _set_status(desk: Desk, operation: str, entry: str, reason: str) -> Result:
     why = reason or "The user said so."
     change = await desk.memory.commit(MemoryEdit(ARCHIVE, operation, "", old_text=entry, reason=why), None)
-    return Said(change.notes[0])
+    return as_result(change.notes[0])
 
 
 async def forget(desk: Desk, label: str, passage: str | None, *, whole: bool, sure: bool, reason: str = "") -> Result:

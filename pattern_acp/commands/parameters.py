@@ -97,6 +97,9 @@ class Parameter(Struct, frozen=True):
         return f"{self.option.split()[-1]} {value}"
 
 
+ARGUMENT = Parameter("argument", kind=Kind.TEXT, raw=True)
+"""All that was typed behind a command that reads it itself; its hint alone says what that may be."""
+
 PAGE = Parameter(
     "html",
     "write one page to look at in a browser, and open it unless FILE is named",
@@ -128,7 +131,7 @@ class Command(Struct, frozen=True):
     only: str = ""
     in_session: str = ""
     """`module:function` that makes of an open session what carries it out works with; empty where a slash command takes
-    the session itself and its words as they were typed."""
+    the session itself."""
     extra: str = ""
     """The error for too many words, where they must not be repeated or others were meant."""
     check: str = ""
@@ -146,7 +149,7 @@ class Command(Struct, frozen=True):
 
     def usage_in(self, place: str) -> str:
         """Return the usage after the name in `slash` or `terminal`."""
-        taken = self.taken(place)
+        taken = [one for one in self.taken(place) if one is not ARGUMENT]
         words = [one for one in taken if not one.option]
         shown = [one.shown if one.required else f"[{one.shown}" for one in words if one.kind is not Kind.TEXT]
         texts = [one.shown if one.required else f"[{one.shown}]" for one in words if one.kind is Kind.TEXT]

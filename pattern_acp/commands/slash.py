@@ -6,7 +6,7 @@ every session, so a command is named here and its module imported when it is fir
 
 from msgspec import Struct
 
-from pattern_acp.commands.parameters import Command
+from pattern_acp.commands.parameters import ARGUMENT, Command, Kind, Parameter
 from pattern_acp.commands.sessions import ARCHIVE, FORK, RENAME, SEARCH, UNDELETE
 from pattern_acp.domain.action_lines import split_action
 from pattern_acp.domain.messages import Message
@@ -31,252 +31,249 @@ def command_of(message: Message) -> Typed | None:
     return command_in(typed) if typed.lstrip().startswith("/") else None
 
 
+def _row(
+    name: str,
+    description: str,
+    do: str,
+    hint: str = "",
+    *,
+    taken: tuple[Parameter, ...] = (ARGUMENT,),
+    beside: bool = False,
+    extra: str = "",
+) -> Command:
+    return Command(name, description, f"pattern_acp.{do}", taken, hint, beside=beside, extra=extra)
+
+
 COMMANDS: dict[str, Command] = {
     spec.name: spec
     for spec in (
-        Command("help", "List the commands", "pattern_acp.session.commands:run_help", beside=True),
-        Command(
+        _row("help", "List the commands", "session.commands:run_help", taken=(), beside=True),
+        _row(
             "status",
             "Model, mode, folders, memory file, prompt size",
-            "pattern_acp.session.commands:run_status",
+            "session.commands:run_status",
+            taken=(),
             beside=True,
         ),
-        Command(
+        _row(
             "memory",
             "What is remembered: show, compare, undo, edit",
-            "pattern_acp.session.memory_commands:run_memory",
-            hint="[LABEL | VERB LABEL | help]",
+            "session.memory_commands:run_memory",
+            "[LABEL | VERB LABEL | help]",
         ),
-        Command(
+        _row(
             "remember",
             "Remember something for every later session",
-            "pattern_acp.session.commands:run_remember",
-            hint="[me: | project:] TEXT",
+            "session.commands:run_remember",
+            "[me: | project:] TEXT",
         ),
-        Command(
+        _row(
             "recall",
             "Search memory and past sessions",
-            "pattern_acp.session.memory_commands:run_recall",
-            hint="[--kind K] [--since DAY] QUERY",
+            "session.memory_commands:run_recall",
+            "[--kind K] [--since DAY] QUERY",
         ),
-        Command(
+        _row(
             "code",
             "Find code: a name, or brief, outline, callers, importers, impact",
-            "pattern_acp.session.project_commands:run_code",
-            hint="FIND",
+            "session.project_commands:run_code",
+            "FIND",
         ),
-        Command(
-            "model", "Show the models, or switch", "pattern_acp.session.commands:run_model", hint="[PROVIDER/MODEL]"
-        ),
-        Command(
-            "thinking",
-            "How much the model thinks, or choose it",
-            "pattern_acp.session.commands:run_thinking",
-            hint="[LEVEL]",
-        ),
-        Command(
+        _row("model", "Show the models, or switch", "session.commands:run_model", "[PROVIDER/MODEL]"),
+        _row("thinking", "How much the model thinks, or choose it", "session.commands:run_thinking", "[LEVEL]"),
+        _row(
             "tools",
             "The model's tools; native calls or text",
-            "pattern_acp.session.context_usage:run_tools",
-            hint="[native | text | auto]",
+            "session.context_usage:run_tools",
+            "[native | text | auto]",
         ),
-        Command(
+        _row(
             "usage",
             "Tokens and money: this session, its turns, and today",
-            "pattern_acp.session.context_usage:run_usage",
+            "session.context_usage:run_usage",
+            taken=(),
             beside=True,
+            extra="/usage takes nothing behind it; `pattern-acp usage` in a terminal has more.",
         ),
-        Command(
+        _row(
             "budget",
             "What may be spent: show, or set one",
-            "pattern_acp.session.context_usage:run_budget",
-            hint="[turn | session | day AMOUNT]",
+            "session.context_usage:run_budget",
+            "[turn | session | day AMOUNT]",
         ),
         SEARCH,
         RENAME,
         FORK,
-        Command(
+        _row(
             "merge",
             "Bring back what a fork's memory learned, after a look",
-            "pattern_acp.session.session_commands:run_merge",
-            hint="[both | fork | target]",
+            "session.session_commands:run_merge",
+            "[both | fork | target]",
         ),
-        Command(
-            "discard", "Drop a fork's memory; nothing comes back", "pattern_acp.session.session_commands:run_discard"
+        _row(
+            "discard",
+            "Drop a fork's memory; nothing comes back",
+            "session.session_commands:run_discard",
+            taken=(),
+            extra="/discard takes nothing behind it; it is about the memory of this conversation.",
         ),
         ARCHIVE,
         UNDELETE,
-        Command(
+        _row(
             "handoff",
             "Sum up this session for the next one; show the last summary",
-            "pattern_acp.session.activity_summary:run_handoff",
-            hint="[list]",
+            "session.activity_summary:run_handoff",
+            "[list]",
         ),
-        Command(
+        _row(
             "clear",
             "Clear the model's context; memory and transcript stay",
-            "pattern_acp.session.conversation_commands:run_clear",
+            "session.conversation_commands:run_clear",
+            taken=(),
+            extra="/clear takes nothing behind it; it clears the conversation, not memory.",
         ),
-        Command(
+        _row(
             "compact",
             "Sum up the older part of the conversation for the model",
-            "pattern_acp.session.conversation_commands:run_compact",
-            hint="[INSTRUCTIONS]",
+            "session.conversation_commands:run_compact",
+            taken=(Parameter("instructions", kind=Kind.TEXT),),
         ),
-        Command(
+        _row(
             "pin",
             "Keep your last message and its answer in the model's context",
-            "pattern_acp.session.conversation_commands:run_pin",
-            hint="[list | off]",
+            "session.conversation_commands:run_pin",
+            "[list | off]",
         ),
-        Command(
-            "diff",
-            "What this session changed in files",
-            "pattern_acp.session.conversation_commands:run_diff",
-            hint="[PATH]",
+        _row("diff", "What this session changed in files", "session.conversation_commands:run_diff", "[PATH]"),
+        _row(
+            "checkpoint", "Name this moment, to go back to it later", "session.rewind_requests:run_checkpoint", "NAME"
         ),
-        Command(
-            "checkpoint",
-            "Name this moment, to go back to it later",
-            "pattern_acp.session.rewind_requests:run_checkpoint",
-            hint="NAME",
-        ),
-        Command(
+        _row(
             "checkpoints",
             "The moments to which the session can go back",
-            "pattern_acp.session.rewind_requests:run_checkpoints",
+            "session.rewind_requests:run_checkpoints",
+            taken=(),
         ),
-        Command(
+        _row(
             "rewind",
             "Go back: conversation, files, memory; shows first what would change",
-            "pattern_acp.session.rewind_requests:run_rewind",
-            hint="[TURN | NAME | last | undo] [conversation] [files] [memory]",
+            "session.rewind_requests:run_rewind",
+            "[TURN | NAME | last | undo] [conversation] [files] [memory]",
         ),
-        Command(
+        _row(
             "undo",
             "Take the last turn back, conversation and files; shows first what would change",
-            "pattern_acp.session.rewind_requests:run_undo",
+            "session.rewind_requests:run_undo",
         ),
-        Command(
+        _row(
             "export",
             "Write the conversation as Markdown",
-            "pattern_acp.session.conversation_commands:run_export",
-            hint="[--overwrite] [PATH]",
+            "session.conversation_commands:run_export",
+            "[--overwrite] [PATH]",
         ),
-        Command(
+        _row(
             "import",
             "Show what a file of export or another program brings, and take it over",
-            "pattern_acp.carry.proposing:run_import",
-            hint="FILE [all | memory | facts | tasks | sessions | 1,3-5] [mine | theirs | both]",
+            "carry.proposing:run_import",
+            "FILE [all | memory | facts | tasks | sessions | 1,3-5] [mine | theirs | both]",
         ),
-        Command(
+        _row(
             "init",
             "Write AGENTS.md from the code map, or the project's memory into it; shows it first",
-            "pattern_acp.session.project_commands:run_init",
-            hint="[--overwrite | --memory]",
+            "session.project_commands:run_init",
+            "[--overwrite | --memory]",
         ),
-        Command(
+        _row(
             "review",
             "Have the model review the changes since the last commit",
-            "pattern_acp.session.project_commands:run_review",
-            hint="[WHAT TO LOOK FOR]",
+            "session.project_commands:run_review",
+            taken=(Parameter("wish", kind=Kind.TEXT, metavar="WHAT TO LOOK FOR"),),
         ),
-        Command(
-            "background",
-            "Background commands: list, stop",
-            "pattern_acp.session.jobs:run_background",
-            hint="[stop ID]",
-            beside=True,
-        ),
-        Command(
+        _row("background", "Background commands: list, stop", "session.jobs:run_background", "[stop ID]", beside=True),
+        _row(
             "workers",
             "Subagents in the background: list, show one with its changes, stop",
-            "pattern_acp.session.subagents.background:run_workers",
-            hint="[NAME | stop NAME]",
+            "session.subagents.background:run_workers",
+            "[NAME | stop NAME]",
             beside=True,
         ),
-        Command(
+        _row(
             "queue",
             "Prompts that wait for the running turn: show, edit, drop",
-            "pattern_acp.session.conversation_commands:run_queue",
-            hint="[edit N TEXT | drop N | steer | queue | replace]",
+            "session.conversation_commands:run_queue",
+            "[edit N TEXT | drop N | steer | queue | replace]",
             beside=True,
         ),
-        Command(
+        _row(
             "tasks",
             "Tasks that outlive a session: list, add, or keep the plan as one",
-            "pattern_acp.session.task_commands:run_tasks",
-            hint="[all | WORDS | add TITLE | keep TITLE]",
+            "session.task_commands:run_tasks",
+            "[all | WORDS | add TITLE | keep TITLE]",
         ),
-        Command(
+        _row(
             "task",
             "One task: show, begin, end, comment, link",
-            "pattern_acp.session.task_commands:run_task",
-            hint="N [start | done | drop | block | todo | comment TEXT | graph]",
+            "session.task_commands:run_task",
+            "N [start | done | drop | block | todo | comment TEXT | graph]",
         ),
-        Command(
+        _row(
             "job",
             "Work that you agree to first: estimate, budget, paths, checks, receipt",
-            "pattern_acp.session.agreed_jobs:run_job",
-            hint='"GOAL" [--max 2 USD] [--paths GLOBS] [--check CMD]… | N | resume N | stop N | review N [PERSONA]',
+            "session.agreed_jobs:run_job",
+            '"GOAL" [--max 2 USD] [--paths GLOBS] [--check CMD]… | N | resume N | stop N | review N [PERSONA]',
         ),
-        Command(
+        _row(
             "jobs",
             "Jobs that were agreed to, in all sessions, with what they cost",
-            "pattern_acp.session.agreed_jobs:run_jobs",
+            "session.agreed_jobs:run_jobs",
             beside=True,
         ),
-        Command(
+        _row(
             "group",
             "Groups of personas of this project: list, run a pipeline or panel, switch a watch",
-            "pattern_acp.session.group_watches:run_group",
-            hint='[NAME ["GOAL"] | watch NAME on|off]',
+            "session.group_watches:run_group",
+            '[NAME ["GOAL"] | watch NAME on|off]',
         ),
-        Command(
+        _row(
             "board",
             "Open sessions: who works on which task and which files",
-            "pattern_acp.session.task_commands:run_board",
-            hint="[claim PATH | take PATH | release [PATH]]",
+            "session.task_commands:run_board",
+            "[claim PATH | take PATH | release [PATH]]",
             beside=True,
         ),
-        Command("mcp", "MCP servers, their state and tools", "pattern_acp.session.commands:run_mcp"),
-        Command(
+        _row("mcp", "MCP servers, their state and tools", "session.commands:run_mcp", taken=()),
+        _row(
             "persona",
             "Who answers: list the personas, choose another, or type one for this session",
-            "pattern_acp.session.definitions:run_persona",
-            hint="[NAME | inline TEXT]",
+            "session.definitions:run_persona",
+            "[NAME | inline TEXT]",
         ),
-        Command(
+        _row(
             "definitions",
             "All that the session is defined by, and what changed of it",
-            "pattern_acp.session.adoption:run_definitions",
-            hint="[diff | adopt [--with-permissions] | follow ask|adopt|keep|settings]",
+            "session.adoption:run_definitions",
+            "[diff | adopt [--with-permissions] | follow ask|adopt|keep|settings]",
         ),
-        Command(
+        _row(
             "skills",
             "The skills there are, those about some words, or all about one; learn lets the agent propose some",
-            "pattern_acp.session.definitions:run_skills",
-            hint="[NAME | WORDS | learn]",
+            "session.definitions:run_skills",
+            "[NAME | WORDS | learn]",
         ),
-        Command(
+        _row(
             "permissions",
             "What is allowed and refused; take a permission back",
-            "pattern_acp.session.permission_commands:run_permissions",
-            hint="[revoke NUMBER]",
+            "session.permission_commands:run_permissions",
+            "[revoke NUMBER]",
         ),
-        Command(
+        _row(
             "why",
             "Why a call ran, asked or was refused: the last, or one by its id",
-            "pattern_acp.session.permission_commands:run_why",
-            hint="[CALL]",
+            "session.permission_commands:run_why",
+            "[CALL]",
         ),
-        Command(
-            "trust",
-            "What this folder would run, and whether it may",
-            "pattern_acp.session.trust:run_trust",
-            hint="[list | revoke]",
-        ),
-        Command("doctor", "Check the installation and say how to fix it", "pattern_acp.session.commands:run_doctor"),
+        _row("trust", "What this folder would run, and whether it may", "session.trust:run_trust", "[list | revoke]"),
+        _row("doctor", "Check the installation and say how to fix it", "session.commands:run_doctor", taken=()),
     )
 }
 """All slash commands, in the order they are advertised."""

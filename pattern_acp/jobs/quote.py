@@ -158,6 +158,11 @@ def hold_for(terms: JobTerms, quote: JobQuote) -> JobHold:
     return JobHold(quote.tokens * 2, None, hold.milliseconds)
 
 
+def price_text(quote: JobQuote) -> str:
+    """The estimate of a quote in money, or in tokens where no price is known."""
+    return f"{quote.tokens:,} tokens" if quote.micro_units is None else amount_text(quote.micro_units)
+
+
 def hold_text(hold: JobHold) -> str:
     """A hold in words."""
     parts = [

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pattern_acp.commands.document import Result, as_result
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.context.builder import MemoryView
 from pattern_acp.context.recall_budget import (
@@ -195,7 +196,7 @@ async def leave_handoff(shared: "Constellation", state: "SessionState") -> Hando
     return left
 
 
-async def run_handoff(session: "Session", argument: str) -> str:
+async def run_handoff(session: "Session", argument: str) -> Result:
     """Leave a handoff now, and show the last ones of this folder; `list` only shows them."""
     if argument not in {"", "list"}:
         raise CommandMisusedError("/handoff leaves a handoff now and shows the last ones; /handoff list only shows.")
@@ -205,9 +206,9 @@ async def run_handoff(session: "Session", argument: str) -> str:
     shared, state = session.constellation, session.state
     left = await leave_handoff(session.constellation, session.state) if not argument else None
     found = await shared.database.read(lambda tx: handoffs_since(tx, state.persona.name, state.cwd, 0, limit=SHOWN))
-    news = "Left for the next session in this folder.\n\n" if left is not None else ""
     if not found and argument:
-        return "No session of this folder left a handoff."
+        return as_result("No session of this folder left a handoff.")
     if not found:
-        return "There is nothing to hand off: no open step, no changed file, and nothing that stopped early."
-    return news + "\n\n".join(handoff_text(handoff) for handoff in found)
+        return as_result("There is nothing to hand off: no open step, no changed file, and nothing that stopped early.")
+    news = "Left for the next session in this folder." if left is not None else ""
+    return as_result(news, *map(handoff_text, found))

@@ -12,7 +12,17 @@ import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.commands.document import cell, table
+from pattern_acp.commands.document import (
+    Column,
+    Fence,
+    Paragraph,
+    Part,
+    Result,
+    Table,
+    as_result,
+    columns,
+    markdown,
+)
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.config.settings import DefinitionSettings
 from pattern_acp.context.instructions import ProjectInstruction, is_built_in, persona_part, with_definitions
@@ -24,7 +34,7 @@ from pattern_acp.domain.access import Actor, Origin, TrustTier
 from pattern_acp.domain.clock import ToolCallId, TurnId
 from pattern_acp.domain.errors import ConfigError
 from pattern_acp.domain.paths import display_path
-from pattern_acp.domain.text_limits import fenced, plural, short_diff
+from pattern_acp.domain.text_limits import plural, short_diff
 from pattern_acp.domain.tool_calls import TextContent, ToolCallView, ToolKind
 from pattern_acp.journal.events import (
     DefinitionsFollowed,
@@ -241,15 +251,6 @@ def differs(then: InstructionFile, now: InstructionFile) -> bool:
     return then.identity != now.identity if then.identity else then.size != now.size
 
 
-async def list_definitions(session: "Session") -> str:
-    """Return a table of what the session is defined by, and what changed of it.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
-    return _listed(session, await _today(session))
-
-
 def persona_in_force(state: "SessionState") -> Persona:
     """The persona of a session as it continues with it."""
     known = state.persona.sources
@@ -278,7 +279,7 @@ async def _today(session: "Session") -> _Today:
     return _Today(compiled, persona, sources, used)
 
 
-async def compare_definitions(session: "Session") -> str:
+async def compare_definitions(session: "Session") -> Result:
     """Return what differs between today's definitions and those that the session has.
 
     Raises:
@@ -301,7 +302,7 @@ async def adopt_definitions(session: "Session", *, with_permissions: bool = Fals
     today, persona = found.compiled, found.persona
     same_persona = persona.is_recorded_as(state.persona.identity)
     if same_persona and today.system == state.system and today.definitions == state.pins:
-        return "Nothing has changed: this session continues with today's definitions."
+        return UNCHANGED
     definitions = session.trust.today
     sources = await sources_to_keep(session.constellation.database, definitions, state.cwd, found.sources)
     if with_permissions and not same_persona:
@@ -368,13 +369,13 @@ class _Row(Struct, frozen=True):
     drift: str = ""
 
     @property
-    def cells(self) -> list[str]:
+    def cells(self) -> tuple[str, ...]:
         """The cells of the table."""
         identity = self.identity[:SHOWN_IDENTITY] or "unknown"
-        return [f"{self.kind} `{self.name}`", identity, self.tier, cell(self.source, 200), self.drift]
+        return f"{self.kind} `{self.name}`", identity, self.tier, self.source, self.drift
 
 
-def _listed(session: "Session", found: _Today) -> str:
+def _listed(session: "Session", found: _Today) -> tuple[Part, ...]:
     state, now = session.state, {file.path: file for file in found.compiled.files}
     persona = _persona_row(session, found.persona)
     rows = [persona]
@@ -388,16 +389,17 @@ def _listed(session: "Session", found: _Today) -> str:
     for pin in other_pins(state.pins):
         news = "" if pins_now[pin.symbol] == pin.identity else "changed"
         rows.append(_Row(kind_of(pin), name_of(pin), pin.identity, pin.tier, drift=news))
-    text = table(["Definition", "Identity", "Tier", "Source", "Drift"], [row.cells for row in rows])
+    heads = columns("Definition", "Identity", "Tier", Column("Source", limit=200), "Drift")
+    table = Table(heads, tuple(row.cells for row in rows))
     if not any(row.drift for row in rows):
-        return text
+        return (table,)
     how = "/definitions diff compares with today's, /definitions adopt takes them."
     if persona.drift:
         how += (
             " What the persona as it was is always allowed lapses then; /definitions adopt --with-permissions takes it"
             " over."
         )
-    return f"{text}\n\n{how}"
+    return table, Paragraph(how)
 
 
 def _persona_row(session: "Session", today: Persona) -> _Row:
@@ -444,17 +446,17 @@ def _written(session: "Session") -> list[_Row]:
     return rows
 
 
-def _compared(session: "Session", today: _Today, used: Mapping[str, str]) -> str:
+def _compared(session: "Session", today: _Today, used: Mapping[str, str]) -> Result:
     """Compare today's definitions with those that the session has; `used` are the texts of what it used."""
     then = {**_texts(session.trust.definitions, session.state.system, persona_in_force(session.state)), **used}
     now = {**_texts(session.trust.today, today.compiled.system, today.persona), **used}
     now |= {symbol: each.text for symbol, each in today.used.items()}
     diffs = [
-        fenced(short_diff(then.get(name, ""), now.get(name, ""), MOST_DIFF), "diff")
+        Fence(short_diff(then.get(name, ""), now.get(name, ""), MOST_DIFF), "diff")
         for name in sorted({*then, *now})
         if then.get(name) != now.get(name)
     ]
-    return "\n\n".join(diffs) or "Nothing has changed: this session continues with today's definitions."
+    return as_result(*diffs) if diffs else as_result(UNCHANGED)
 
 
 def _texts(definitions: Definitions, system: str, persona: Persona) -> dict[str, str]:
@@ -466,6 +468,8 @@ def _texts(definitions: Definitions, system: str, persona: Persona) -> dict[str,
         written[skill.symbol] = text
     return {"": system, persona.symbol: persona.preferences, **written}
 
+
+UNCHANGED = "Nothing has changed: this session continues with today's definitions."
 
 DRIFT_CALL = "definitions"
 """Name of the call that shows the question."""
@@ -488,7 +492,7 @@ CHOICES = {
 HOW_TO_UNDO = "`/definitions follow settings` takes that back."
 
 
-async def run_definitions(session: "Session", argument: str) -> str:
+async def run_definitions(session: "Session", argument: str) -> Result:
     """List what the session is defined by, compare it with today's, adopt today's, or choose for the project.
 
     Raises:
@@ -499,16 +503,16 @@ async def run_definitions(session: "Session", argument: str) -> str:
         case []:
             project = session.state.project_key
             chosen = await session.constellation.database.read(lambda tx: chosen_follow(tx, project))
-            listed = await list_definitions(session)
-            return f"{listed}\n\n{CHOICES[chosen]} {HOW_TO_UNDO}" if chosen else listed
+            listed = _listed(session, await _today(session))
+            return as_result(*listed, f"{CHOICES[chosen]} {HOW_TO_UNDO}" if chosen else "")
         case ["diff"]:
             return await compare_definitions(session)
         case ["adopt"]:
-            return await adopt_definitions(session)
+            return as_result(await adopt_definitions(session))
         case ["adopt", "--with-permissions"]:
-            return await adopt_definitions(session, with_permissions=True)
+            return as_result(await adopt_definitions(session, with_permissions=True))
         case ["follow", choice] if choice in CHOICES:
-            return await _follow(session, choice)
+            return as_result(await _follow(session, choice))
         case _:
             raise CommandMisusedError(
                 "Say /definitions, /definitions diff, /definitions adopt [--with-permissions] or /definitions follow "
@@ -550,7 +554,7 @@ async def ask_about_drift(session: "Session", turn_id: TurnId) -> None:
         f"Adopt {plural(len(drift), 'changed definition')}?",
         ToolKind.OTHER,
         {"definitions": [each.seen.symbol for each in drift]},
-        content=(TextContent(f"{reason}\n\n{await compare_definitions(session)}"),),
+        content=(TextContent(f"{reason}\n\n{markdown((await compare_definitions(session)).document)}"),),
     )
     async with recorded_question(session.approver, session.recorder, turn_id, call, reason, OPTIONS) as question:
         question.told, question.done = KEPT, False

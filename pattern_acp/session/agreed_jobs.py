@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.commands.document import Result, as_result, markdown
+from pattern_acp.commands.jobs import JobView, jobs_of_session, newest_jobs, view_job
 from pattern_acp.commands.parameters import first_word
 from pattern_acp.context.builder import add_context
 from pattern_acp.db.connection import Transaction
@@ -36,7 +38,6 @@ from pattern_acp.jobs.quote import (
     quotes_for,
     risks_of,
 )
-from pattern_acp.jobs.showing import quote_text, receipt_text
 from pattern_acp.jobs.store import JOB, Meter
 from pattern_acp.journal.events import (
     CheckpointTaken,
@@ -79,8 +80,6 @@ from pattern_acp.turn.loop import LIMIT_REACHED, TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
-    from pattern_acp.commands.board import JobList
-    from pattern_acp.commands.document import Result
     from pattern_acp.session.session import Session
     from pattern_acp.session.turn_tools import TurnTools
 
@@ -98,7 +97,7 @@ HELP = (
 )
 
 
-async def run_job(session: "Session", argument: str) -> "str | Result | TurnEnd | None":
+async def run_job(session: "Session", argument: str) -> Result | TurnEnd | None:
     """Answer /job; None when the turn continues to work on a job.
 
     Raises:
@@ -106,12 +105,8 @@ async def run_job(session: "Session", argument: str) -> "str | Result | TurnEnd 
     """
     verb, rest = first_word(argument)
     if not verb:
-        # Late: a turn lists no jobs.
-        from pattern_acp.commands.board import jobs_of_session
-        from pattern_acp.commands.document import Paragraph, ShownFacts
-
         listed = await session.constellation.database.read(lambda tx: jobs_of_session(tx, session.session_id))
-        return ShownFacts(listed.value, (*listed.document, Paragraph(HELP)))
+        return as_result(*listed.document, HELP, facts=listed.value)
     if verb.isdecimal() and not rest:
         return await _show(session, int(verb))
     if verb in {"resume", "stop"} and rest.strip().isdecimal():
@@ -125,11 +120,12 @@ async def run_job(session: "Session", argument: str) -> "str | Result | TurnEnd 
 
         number, persona = first_word(rest)
         if number.isdecimal():
-            return await review_job(session, await _row(session, int(number)), persona.strip(), session.turn_id)
+            row = await _row(session, int(number))
+            return as_result(await review_job(session, row, persona.strip(), session.turn_id))
     return await _offer(session, parse_terms(argument))
 
 
-async def run_jobs(session: "Session", argument: str) -> "str | JobList":
+async def run_jobs(session: "Session", argument: str) -> Result:
     """List the jobs of all sessions.
 
     Raises:
@@ -139,9 +135,7 @@ async def run_jobs(session: "Session", argument: str) -> "str | JobList":
         # What this command was for once; the user's hands know it.
         from pattern_acp.session.jobs import run_background
 
-        return f"{await run_background(session, argument)}\n\n{MOVED}"
-    from pattern_acp.commands.board import newest_jobs
-
+        return as_result(*(await run_background(session, argument)).document, MOVED)
     return await session.constellation.database.read(newest_jobs)
 
 
@@ -149,39 +143,11 @@ async def _row(session: "Session", number: int) -> JobRow:
     return await session.constellation.database.read(lambda tx: store.job_numbered(tx, number))
 
 
-async def _show(session: "Session", number: int) -> str:
-    def read(tx: Transaction) -> str:
-        row = store.job_numbered(tx, number)
-        return _job_text(tx, row, session.state.policy.roots[0])
-
-    return await session.constellation.database.read(read)
+async def _show(session: "Session", number: int) -> JobView:
+    return await session.constellation.database.read(lambda tx: view_job(tx, number, session.state.policy.roots[0]))
 
 
-def _job_text(tx: Transaction, row: JobRow, root: str) -> str:
-    """A job as it is now: its quotes, its hold, or its receipt with paths below `root`.
-
-    Raises:
-        JobNotFoundError: its events are gone.
-    """
-    quoted = store.quoted_of(tx, row)
-    settled = next((one.event for one in store.events_of_job(tx, row) if isinstance(one.event, JobSettled)), None)
-    if settled is not None:
-        return receipt_text(row, quoted, settled, root)
-    if row.state is JobStage.QUOTED:
-        return quote_text(quoted)
-    holds = [hold for hold in store.read_holds(tx, row.id) if hold.node == JOB and hold.granted is not None]
-    used = ", ".join(f"{hold.spent + hold.over:,} of {hold.granted:,} {_UNITS[hold.meter]}" for hold in holds)
-    goal = one_line(quoted.terms.goal, 300)
-    return (
-        f"**Job {row.number}: {row.state.value}.** {goal}\n\nUsed: {used or 'no limit was set'}. "
-        f"`/job resume {row.number}` continues it, `/job stop {row.number}` ends it with what exists."
-    )
-
-
-_UNITS = {Meter.TOKENS: "tokens", Meter.MONEY: "millionths of a US dollar", Meter.TIME: "ms"}
-
-
-async def _offer(session: "Session", terms: JobTerms, row: JobRow | None = None) -> str | None:
+async def _offer(session: "Session", terms: JobTerms, row: JobRow | None = None) -> Result | None:
     """Quote terms, and ask the user, who may narrow them; None when they agree. `row` is the job, if there is one."""
     shared = session.constellation
     job_id = row.id if row is not None else shared.ids.new("job")
@@ -202,9 +168,11 @@ async def _offer(session: "Session", terms: JobTerms, row: JobRow | None = None)
             continue
         if isinstance(answer, str):
             await decline(session, job_id)
-            return f"Job {number} was not agreed. Nothing was done, and nothing spent."
+            return as_result(f"Job {number} was not agreed. Nothing was done, and nothing spent.")
         if not await agree(session, quoted, answer):
-            return f"The offer of job {number} ended before you agreed. `/job` with the same words asks again."
+            return as_result(
+                f"The offer of job {number} ended before you agreed. `/job` with the same words asks again."
+            )
         row = await _row(session, number)
         return await work_on(session, row, quoted)
     return None
@@ -511,14 +479,15 @@ async def after_work(session: "Session", turn_id: TurnId, end: TurnEnd, tools: "
         await _run_checks(session, turn_id, tools, job)
     passed = all(check.exit_code == 0 for check in job.checks)
     outcome = JobOutcome.COMPLETED if passed else JobOutcome.CHECKS_FAILED
-    text = await _settle(session, turn_id, job, JobOutcome.BUDGET_EXHAUSTED if exhausted else outcome, "engine", tools)
-    return replace(end, sentence="\n\n".join(part for part in (end.sentence, text) if part))
+    outcome = JobOutcome.BUDGET_EXHAUSTED if exhausted else outcome
+    settled = await _settle(session, turn_id, job, outcome, "engine", tools)
+    return replace(end, sentence=markdown(as_result(end.sentence, *settled.document).document))
 
 
 async def _settle(
     session: "Session", turn_id: TurnId, job: RunningJob, outcome: JobOutcome, by: str, tools: "TurnTools | None"
-) -> str:
-    """Write the receipt, release the hold and the claims; the receipt in words."""
+) -> JobView:
+    """Write the receipt, release the hold and the claims; the job with its receipt."""
     await session.checkpoints.take("tool", f"after job {job.number}")
     await session.recorder.commit_waiting()
     database = session.constellation.database
@@ -598,7 +567,7 @@ def receipt_of(tx: Transaction, *, job_id: str, checks: tuple[JobCheck, ...]) ->
     )
 
 
-async def _resume(session: "Session", row: JobRow) -> str | TurnEnd | None:
+async def _resume(session: "Session", row: JobRow) -> Result | TurnEnd | None:
     """Continue with a job whose turn ended early, or whose process did."""
     quoted = await session.constellation.database.read(lambda tx: store.quoted_of(tx, row))
     match row.state:
@@ -633,7 +602,7 @@ def _idle(session: "Session", row: JobRow, quoted: JobQuoted) -> RunningJob:
     )
 
 
-async def _stop(session: "Session", row: JobRow) -> str:
+async def _stop(session: "Session", row: JobRow) -> Result:
     """End a job with what exists, without its checks."""
     turn_id = session.turn_id
     quoted = await session.constellation.database.read(lambda tx: store.quoted_of(tx, row))

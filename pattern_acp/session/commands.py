@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pattern_acp.commands.document import Result, Said
+from pattern_acp.commands.document import (
+    SHOWN_TEXT,
+    Column,
+    ItemList,
+    Paragraph,
+    Result,
+    Table,
+    as_result,
+    columns,
+    one_line,
+)
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.domain.access import Actor, Origin
@@ -17,7 +27,7 @@ from pattern_acp.domain.canonical import canonical_json
 from pattern_acp.domain.clock import TurnId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.messages import ImagePart, Message, ResourcePart, is_about_user
-from pattern_acp.domain.text_limits import plural, with_visible_characters
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.domain.tool_calls import StopReason
 from pattern_acp.journal.events import PromptRefused, SessionTitled
 from pattern_acp.memory.errors import DuplicateFoundError
@@ -39,19 +49,15 @@ if TYPE_CHECKING:
     from pattern_acp.session.state import FolderTrust
 
 
-async def run_help(session: "Session", argument: str) -> str:
+async def run_help(session: "Session") -> Result:
     """List the commands."""
-    del argument
-    lines = ["| Command | What it does |", "| --- | --- |"]
-    for spec in (*COMMANDS.values(), *more_commands(session.trust, session.mcp)):
-        usage = f"/{spec.name} {spec.usage}".strip().replace("|", "\\|")  # a bar would end the cell, even in code
-        lines.append(f"| `{usage}` | {spec.description} |")
-    return "\n".join(lines)
+    rows = (*COMMANDS.values(), *more_commands(session.trust, session.mcp))
+    usages = tuple((f"/{row.name} {row.usage}".strip(), row.description) for row in rows)
+    return as_result(Table(columns(Column("Command", code=True), "What it does"), usages))
 
 
-async def run_status(session: "Session", argument: str) -> str:
+async def run_status(session: "Session") -> Result:
     """Tell the session's state."""
-    del argument
     from pattern_acp.memory.blocks import Isolation, isolation_sentence
     from pattern_acp.providers.catalogue import assumed
     from pattern_acp.session.conversation_commands import place_rows, room_taken
@@ -91,12 +97,11 @@ async def run_status(session: "Session", argument: str) -> str:
         *((("Background jobs", f"{jobs_summary(session.jobs)} (/background)"),) if jobs_summary(session.jobs) else ()),
         *((("MCP servers", f"{session.mcp.summary()} (/mcp)"),) if session.mcp.summary() else ()),
     ]
-    lines = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)]
-    lines += [f"\n> {problem}" for problem in shared.problems]
-    return "\n".join(lines)
+    problems = (Paragraph(problem, "warning") for problem in shared.problems)
+    return as_result(Table(columns("", ""), tuple(rows)), *problems)
 
 
-async def run_remember(session: "Session", argument: str) -> str:
+async def run_remember(session: "Session", argument: str) -> Result:
     """Append the text as the user's own words: to `human` where it is about the user, otherwise to `project`.
 
     `me:` and `project:` in front choose.
@@ -113,10 +118,11 @@ async def run_remember(session: "Session", argument: str) -> str:
     try:
         change = await session.person_memory.commit(edit, None)
     except DuplicateFoundError as error:
-        return f"That is remembered already: “{one_line(error.existing)}”. `/memory {label}` shows it."
+        existing = one_line(error.existing, SHOWN_TEXT)
+        return as_result(f"That is remembered already: “{existing}”. `/memory {label}` shows it.")
     added = len(change.after) - len(change.before)
-    told = f"Remembered in `{change.label}` ({added:+,} characters): {text}"
-    return told if is_chosen else f"{told}\n\n{_how_to_move(label)}"
+    remembered = f"Remembered in `{change.label}` ({added:+,} characters): {text}"
+    return as_result(remembered, "" if is_chosen else _how_to_move(label))
 
 
 def _how_to_move(label: str) -> str:
@@ -129,7 +135,7 @@ def _how_to_move(label: str) -> str:
     return "Only this project sees it. To have it in every project: `/memory undo project`, then `/remember me: …`."
 
 
-async def run_model(session: "Session", argument: str) -> str:
+async def run_model(session: "Session", argument: str) -> Result:
     """Show the models, or switch to the one that is named."""
     if argument:
         options = await session.set_option(MODEL_OPTION, argument, by="agent")
@@ -138,11 +144,11 @@ async def run_model(session: "Session", argument: str) -> str:
         from pattern_acp.session.context_usage import show_context
 
         await show_context(session)
-        return f"The model is now `{session.state.model.qualified}`."
+        return as_result(f"The model is now `{session.state.model.qualified}`.")
     current = session.state.model.qualified
     names = sorted({info.qualified for info in session.constellation.models.available()} | {current})
-    lines = [f"- `{name}`{' ← in use' if name == current else ''}" for name in names]
-    return "\n".join([*lines, "", "Switch with `/model PROVIDER/MODEL`."])
+    lines = tuple(f"`{name}`{' ← in use' if name == current else ''}" for name in names)
+    return as_result(ItemList(lines), "Switch with `/model PROVIDER/MODEL`.")
 
 
 def _thinking_of(model: ModelInfo, chosen: ThoughtLevel) -> str:
@@ -150,7 +156,7 @@ def _thinking_of(model: ModelInfo, chosen: ThoughtLevel) -> str:
     return asked if asked is chosen else f"{chosen} ({asked})"
 
 
-async def run_thinking(session: "Session", argument: str) -> str:
+async def run_thinking(session: "Session", argument: str) -> Result:
     """Show how much the model thinks, or choose it."""
     name = session.state.model.qualified
     option = next((option for option in session.options() if option.option_id == THOUGHT_OPTION), None)
@@ -161,32 +167,24 @@ async def run_thinking(session: "Session", argument: str) -> str:
         if level not in (known := [choice.value for choice in option.choices]):
             raise OptionUnusableError(f"`{name}` has no level `{argument}`; choose one of {', '.join(known)}.")
         await session.view.show_options(await session.set_option(THOUGHT_OPTION, level, by="agent"))
-        return f"Thinking of `{name}` is now `{level}`."
-    rows = [
-        f"- `{choice.value}`{f': {choice.description}' if choice.description else ''}"
+        return as_result(f"Thinking of `{name}` is now `{level}`.")
+    rows = tuple(
+        f"`{choice.value}`{f': {choice.description}' if choice.description else ''}"
         f"{' ← in use' if choice.value == option.current else ''}"
         for choice in option.choices
-    ]
-    return "\n".join([f"Thinking of `{name}`:", "", *rows, "", "Choose with `/thinking LEVEL`."])
+    )
+    return as_result(f"Thinking of `{name}`:", ItemList(rows), "Choose with `/thinking LEVEL`.")
 
 
-async def run_mcp(session: "Session", argument: str) -> str:
+async def run_mcp(session: "Session") -> Result:
     """List the MCP servers."""
-    del argument
     return session.mcp.report()
 
 
-async def run_doctor(session: "Session", argument: str) -> Result:
+async def run_doctor(session: "Session") -> Result:
     """Check what this agent needs."""
-    del argument
     diagnose = session.constellation.diagnose
-    return await diagnose() if diagnose is not None else Said("Run `pattern-acp doctor` in a terminal.")
-
-
-def one_line(text: str, limit: int = 240) -> str:
-    """`text` on one line, cut to `limit` characters."""
-    flat = with_visible_characters(" ".join(text.split()))
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    return await diagnose() if diagnose is not None else as_result("Run `pattern-acp doctor` in a terminal.")
 
 
 def more_commands(trust: "FolderTrust", mcp: "SessionMcp") -> tuple[ServerCommand, ...]:

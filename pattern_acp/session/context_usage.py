@@ -8,7 +8,7 @@ request follows that would count. Must not know: when a request is built (`turn_
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pattern_acp.commands.document import Result
+from pattern_acp.commands.document import Result, as_result
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.context.builder import Stable, build_request
 from pattern_acp.context.window import request_tokens
@@ -132,19 +132,19 @@ def tool_form_of(events: Iterable[Event]) -> ToolForm:
     return form
 
 
-async def run_tools(session: "Session", argument: str) -> str:
+async def run_tools(session: "Session", argument: str) -> Result:
     """Show the tools and how they are called, or choose it."""
     if not argument:
         names = ", ".join(f"`{tool.name}`" for tool in stable_part(session).tools)
         about = _about(session.constellation, session.state)
-        return f"{about}\n\n{names}\n\nChoose with `/tools native`, `/tools text` or `/tools auto`."
+        return as_result(about, names, "Choose with `/tools native`, `/tools text` or `/tools auto`.")
     try:
         form = ToolForm(argument.lower())
     except ValueError as error:
         raise InvalidRequestError("/tools takes native, text or auto, or nothing to show the tools.") from error
     await session.recorder.record(NewEvent(SessionConfigured(TOOLS_OPTION, form, "client"), Actor.HUMAN, Origin.PERSON))
     session.state.tool_form = form
-    return _about(session.constellation, session.state)
+    return as_result(_about(session.constellation, session.state))
 
 
 def _about(shared: "Constellation", state: "SessionState") -> str:
@@ -164,10 +164,8 @@ def _about(shared: "Constellation", state: "SessionState") -> str:
 FORM = "/budget turn|session|day AMOUNT, such as `/budget session 2.50 USD`; `off` takes a budget away"
 
 
-async def run_usage(session: "Session", argument: str) -> "SessionUsage":
+async def run_usage(session: "Session") -> "SessionUsage":
     """Sums of this session: its last turns, models and subagents; and of today, over all sessions."""
-    if argument:
-        raise CommandMisusedError("/usage takes nothing behind it; `pattern-acp usage` in a terminal has more.")
     from pattern_acp.commands.usage import session_usage
 
     shared = session.constellation

@@ -12,13 +12,24 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from pattern_acp.commands.document import (
+    Column,
+    Fence,
+    ItemList,
+    Paragraph,
+    Part,
+    Result,
+    Table,
+    as_result,
+    columns,
+)
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import MessageId, TurnId
 from pattern_acp.domain.errors import InvalidRequestError, WorkspaceError
 from pattern_acp.domain.messages import Message
 from pattern_acp.domain.paths import absolute_path, display_path, resolve_path
-from pattern_acp.domain.text_limits import cut_middle, fenced, one_line, plural
+from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import FileChange
 from pattern_acp.domain.usage import Cost, Usage, amount_text
 from pattern_acp.journal.events import Event, HistoryCleared, MessagePinned, MessageRecorded, TurnStarted, UsageReported
@@ -60,10 +71,8 @@ GIT_SECONDS = 2.0
 """Longest that /diff waits for git; the user asked for it."""
 
 
-async def run_clear(session: "Session", argument: str) -> str:
+async def run_clear(session: "Session") -> Result:
     """Let the model's context start again."""
-    if argument:
-        raise CommandMisusedError("/clear takes nothing behind it; it clears the conversation, not memory.")
     count = len(session.state.history)
     cleared = HistoryCleared(session.turn_id)
     await session.recorder.record(NewEvent(cleared, Actor.HUMAN, Origin.PERSON))
@@ -73,14 +82,14 @@ async def run_clear(session: "Session", argument: str) -> str:
     session.state.window.has_left_out = True
     session.state.window.breaks.expect("cleared")
     await show_context(session)
-    return (
+    return as_result(
         "---\n\n**The model's context was cleared here.** "
         f"The model does not see {plural(count, 'message')} above this line. "
         "Memory stays, and `/recall` still finds what was said."
     )
 
 
-async def run_export(session: "Session", argument: str) -> str:
+async def run_export(session: "Session", argument: str) -> Result:
     """Write the conversation as Markdown."""
     # Heavy only here: most sessions are never exported.
     from pattern_acp.session.transcript import conversation_markdown
@@ -105,17 +114,19 @@ async def run_export(session: "Session", argument: str) -> str:
         active_events(await _recorded(session.constellation, session.session_id)), title=state.title, about=about
     )
     await session.workbench.files.write_text_file(path, text)
-    return f"The conversation is in `{shown}` ({len(text.encode('utf-8', 'surrogatepass')):,} bytes)."
+    size = len(text.encode("utf-8", "surrogatepass"))
+    return as_result(f"The conversation is in `{shown}` ({size:,} bytes).")
 
 
-async def run_diff(session: "Session", argument: str) -> str:
+async def run_diff(session: "Session", argument: str) -> Result:
     """Show what this session changed in files."""
     cwd = session.state.cwd
     wanted = absolute_path(argument, cwd) if argument else ""
     events = [entry.event for entry in await _recorded(session.constellation, session.session_id)]
     files, besides = await anyio.to_thread.run_sync(_all_changes, events, wanted)
     room = max(DIFF_CHARACTERS // max(len(files), 1), LEAST_CHARACTERS)
-    sections = [_file_section(file, partial(display_path, cwd=cwd), room) for file in files[:FILES_SHOWN]]
+    display = partial(display_path, cwd=cwd)
+    sections = [part for file in files[:FILES_SHOWN] for part in _about_file(file, display, room)]
     resolved_cwd = await anyio.to_thread.run_sync(resolve_path, cwd)
     others = sentence_of(besides, partial(display_path, cwd=resolved_cwd))
     if not argument:
@@ -125,10 +136,10 @@ async def run_diff(session: "Session", argument: str) -> str:
         )
     if not sections:
         where = f" in {argument}" if argument else ""
-        return f"This session's edits changed nothing{where}.{' ' + others if others else ''}"
+        return as_result(f"This session's edits changed nothing{where}.{' ' + others if others else ''}")
     first = f" The first {FILES_SHOWN} are shown." if len(files) > FILES_SHOWN else ""
     head = f"{plural(len(files), 'file')} changed by edits of this session.{first}"
-    return "\n\n".join(part for part in (head, *sections, others) if part)
+    return as_result(head, *sections, others)
 
 
 def _all_changes(events: Sequence[Event], wanted: str) -> tuple[tuple[ChangedFile, ...], dict[str, FileChange]]:
@@ -153,10 +164,10 @@ def _place(path: str) -> str:
         return path
 
 
-def _file_section(file: ChangedFile, display: Callable[[str], str], room: int) -> str:
+def _about_file(file: ChangedFile, display: Callable[[str], str], room: int) -> tuple[Part, ...]:
     shown = display(file.path)
     text = file.unified(shown, display(file.renamed_from) if file.renamed_from else "").rstrip()
-    return f"**{shown}** ({file.words(display)})\n{fenced(cut_middle(text, room).text, 'diff')}"
+    return Paragraph(f"**{shown}** ({file.words(display)})"), Fence(cut_middle(text, room).text, "diff")
 
 
 def _not_known(paths: Sequence[str], known: Set[str]) -> list[str]:
@@ -240,7 +251,7 @@ USAGE = (
 )
 
 
-async def run_queue(session: "Session", argument: str) -> str:
+async def run_queue(session: "Session", argument: str) -> Result:
     """Show, edit or drop the prompts that wait, or choose what new ones do."""
     verb, rest = first_word(argument)
     match verb:
@@ -250,23 +261,23 @@ async def run_queue(session: "Session", argument: str) -> str:
             dropped = session.waiting
             for ticket in dropped:
                 ticket.cancel()
-            return f"Dropped {plural(len(dropped), 'prompt')}."
+            return as_result(f"Dropped {plural(len(dropped), 'prompt')}.")
         case "drop":
             ticket = _named(session.waiting, rest)
             ticket.cancel()
-            return f"Dropped “{one_line(ticket.text, SHOWN_TEXT)}”."
+            return as_result(f"Dropped “{one_line(ticket.text, SHOWN_TEXT)}”.")
         case "edit":
             number, text = first_word(rest)
             ticket = _named(session.waiting, number)
             if not text.strip():
                 raise CommandMisusedError(f"Write the new text behind the number. {USAGE}")
             ticket.edited = text.strip()
-            return f"Prompt {number} is now “{one_line(ticket.text, SHOWN_TEXT)}”."
+            return as_result(f"Prompt {number} is now “{one_line(ticket.text, SHOWN_TEXT)}”.")
         case Overlap.STEER | Overlap.QUEUE | Overlap.REPLACE if not rest:
             options = await session.set_option(OVERLAP_OPTION, verb, by="agent")
             if session.state.shows_overlap:
                 await session.view.show_options(options)
-            return _customs(session.state)
+            return as_result(_customs(session.state))
         case _:
             raise CommandMisusedError(USAGE)
 
@@ -279,14 +290,11 @@ def _named(waiting: "Sequence[PromptTicket]", number: str) -> "PromptTicket":
     return waiting[place - 1]
 
 
-def _shown(waiting: "Sequence[PromptTicket]", state: "SessionState") -> str:
+def _shown(waiting: "Sequence[PromptTicket]", state: "SessionState") -> Result:
     if not waiting:
-        return f"No prompt waits. {_customs(state)}"
-    rows = ["| # | Prompt | |", "| --- | --- | --- |"]
-    for number, ticket in enumerate(waiting, start=1):
-        text = one_line(ticket.text, SHOWN_TEXT).replace("|", "\\|")
-        rows.append(f"| {number} | {text} | {ticket.overlap} |")
-    return "\n".join([*rows, "", _customs(state), "", USAGE])
+        return as_result(f"No prompt waits. {_customs(state)}")
+    rows = tuple((str(number), ticket.text, ticket.overlap) for number, ticket in enumerate(waiting, start=1))
+    return as_result(Table(columns("#", Column("Prompt", limit=SHOWN_TEXT), ""), rows), _customs(state), USAGE)
 
 
 def _customs(state: "SessionState") -> str:
@@ -298,7 +306,7 @@ SHOWN_CHARACTERS = 160
 """Characters of a pinned message that /pin repeats."""
 
 
-async def run_compact(session: "Session", argument: str) -> str:
+async def run_compact(session: "Session", instructions: str) -> Result:
     """Sum up all of the conversation but its last exchange."""
     state, shared = session.state, session.constellation
     if missing := shared.models.missing_key(state.model.qualified):
@@ -309,7 +317,7 @@ async def run_compact(session: "Session", argument: str) -> str:
     model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session.state), gate.refusal), info)
     tokens = context_tokens(session, info)
     wanted = CompactionRequest(
-        "person", strategy_of(session.state, model), tokens, 0, session_limits(session.state, model), argument
+        "person", strategy_of(session.state, model), tokens, 0, session_limits(session.state, model), instructions
     )
 
     def spend(_usage: Usage, cost: Cost | None) -> Cost | None:
@@ -319,27 +327,27 @@ async def run_compact(session: "Session", argument: str) -> str:
 
     outcome = await compact(session, turn_id, model, wanted, spend, gate)
     if outcome is None:
-        return (
+        return as_result(
             "There is nothing to compact: what could leave the conversation is no longer than a note that it is gone."
         )
     # What the model does not know any more it must read again before it edits.
     state.fingerprints.clear()
     await show_context(session)
     short = told(outcome.event, outcome.problem).partition(" In their place the model reads:")[0]
-    return f"The conversation is compacted. {short}"
+    return as_result(f"The conversation is compacted. {short}")
 
 
-async def run_pin(session: "Session", argument: str) -> str:
+async def run_pin(session: "Session", argument: str) -> Result:
     """Keep the user's last message and its answer in the context, whatever is compacted."""
     said, pinned = await _messages(session.constellation, session.session_id)
     if argument == "off":
         events = [_pinning(session.memory, message_id, pinned=False) for message_id in sorted(pinned)]
         if events:
             await session.recorder.record(*events)
-        return f"{plural(len(events), 'message')} can be compacted again."
+        return as_result(f"{plural(len(events), 'message')} can be compacted again.")
     if argument == "list":
-        lines = [f"- {one_line(m.text, SHOWN_CHARACTERS)}" for m in said if m.message_id in pinned]
-        return "\n".join(lines) or "No message is pinned."
+        lines = tuple(one_line(m.text, SHOWN_CHARACTERS) for m in said if m.message_id in pinned)
+        return as_result(ItemList(lines) if lines else "No message is pinned.")
     if argument:
         raise CommandMisusedError("/pin pins your last message and its answer; /pin list shows them, /pin off ends it.")
     known = {message.message_id for message in session.state.history}
@@ -350,7 +358,8 @@ async def run_pin(session: "Session", argument: str) -> str:
     if not chosen:
         raise CommandMisusedError("There is no message of yours to pin in what the model sees.")
     await session.recorder.record(*[_pinning(session.memory, message.message_id, pinned=True) for message in chosen])
-    return f"Pinned: “{one_line(chosen[0].text, SHOWN_CHARACTERS)}” and its answer stay, whatever is compacted."
+    first = one_line(chosen[0].text, SHOWN_CHARACTERS)
+    return as_result(f"Pinned: “{first}” and its answer stay, whatever is compacted.")
 
 
 def _pinning(memory: "ConstellationMemory", message_id: MessageId, *, pinned: bool) -> NewEvent:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import anyio.to_thread
 
-from pattern_acp.commands.document import cell, table
+from pattern_acp.commands.document import Column, ItemList, Result, Table, as_result, columns
 from pattern_acp.commands.parameters import first_word
 from pattern_acp.context.instructions import with_persona
 from pattern_acp.definitions.collection import NO_DEFINITIONS, Definitions
@@ -108,17 +108,17 @@ async def _uses(database: "Database") -> Mapping[tuple[str, str], int]:
     return await database.read(skill_uses)
 
 
-async def run_skills(session: "Session", argument: str) -> str:
+async def run_skills(session: "Session", argument: str) -> Result:
     """List the skills, search them, or tell all about the one that is named."""
     if argument.strip() == "learn":
         session.state.skill_writer = session.state.skill_writer or _writer(session)
-        return (
+        return as_result(
             "From the next prompt on I can propose skills. Say what is worth saving, such as “Make a skill of how we "
             "fixed the build”; you see each before it is written, and `/rewind` takes it back."
         )
     skills, uses = session.trust.definitions.skills, await _uses(session.constellation.database)
     if not skills:
-        return (
+        return as_result(
             "There are no skills. A skill is a folder with a SKILL.md, below `.pattern/skills` of the project; "
             "`/skills learn` lets me propose some."
         )
@@ -126,19 +126,20 @@ async def run_skills(session: "Session", argument: str) -> str:
     from pattern_acp.tools.skill import about, find_by_words
 
     if named is not None:
-        return about(named, uses)
+        return as_result(about(named, uses))
     if argument.strip():
         found = dict(await anyio.to_thread.run_sync(find_by_words, skills, argument))
         if not found:
-            return f"No skill has any of these words; there are {len(skills)}."
+            return as_result(f"No skill has any of these words; there are {len(skills)}.")
         skills = tuple(skill for name in found for skill in skills if skill.name == name)
     usable = usable_skills(session.trust)
-    rows: list[list[str]] = []
+    rows: list[tuple[str, ...]] = []
     for skill in skills:
         where = f"`{skill.folder}`" + ("" if skill in usable else " (not trusted: /trust)")
         count = str(uses.get((skill.source, skill.name), 0) or "")
-        rows.append([f"`{skill.name}`", cell(skill.description, 300), skill.source, count, where])
-    return table(["Skill", "What it is for", "Source", "Loaded", "Where"], rows)
+        rows.append((skill.name, skill.description, skill.source, count, where))
+    heads = columns(Column("Skill", code=True), Column("What it is for", limit=300), "Source", "Loaded", "Where")
+    return as_result(Table(heads, tuple(rows)))
 
 
 def command_typed(trust: "FolderTrust", message: Message) -> tuple[CommandDefinition, str] | None:
@@ -344,7 +345,7 @@ async def _take_preferences(session: "Session", persona: Persona, model_named: M
         await session.set_option(MODE_OPTION, mode, by=by)
 
 
-async def run_persona(session: "Session", argument: str) -> str:
+async def run_persona(session: "Session", argument: str) -> Result:
     """List the personas, or continue as another one."""
     state, known = session.state, session.constellation.personas
     verb, words = first_word(argument)
@@ -352,7 +353,7 @@ async def run_persona(session: "Session", argument: str) -> str:
         persona = typed_persona(words.strip())
         await _become(session, persona, by="agent")
         await session.view.show_options(session.options())
-        return (
+        return as_result(
             "From the next prompt on, this text is the persona, with a memory of its own, and without the standing "
             "permissions of the earlier one. It counts until this session is closed: to open the session again with "
             f"it, save the text as personas/{persona.name}.md beside your config.toml."
@@ -370,10 +371,11 @@ async def run_persona(session: "Session", argument: str) -> str:
             sentences.append(f"The mode is {state.policy.mode} now, as its file says.")
         if state.persona.tools:
             sentences.append(f"It has these tools alone: {', '.join(state.persona.tools)}.")
-        return " ".join(sentences)
+        return as_result(" ".join(sentences))
     names = {state.persona.name: "", **known}
-    rows = [
-        f"- `{name}`{': ' if words else ''}{words}{' ← answers' if name == state.persona.name else ''}"
+    rows = tuple(
+        f"`{name}`{': ' if words else ''}{words}{' ← answers' if name == state.persona.name else ''}"
         for name, words in names.items()
-    ]
-    return "\n".join([*rows, "", "Choose with `/persona NAME`, or type one for this session: `/persona inline TEXT`."])
+    )
+    how = "Choose with `/persona NAME`, or type one for this session: `/persona inline TEXT`."
+    return as_result(ItemList(rows), how)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
-from pattern_acp.commands.document import cell, table
+from pattern_acp.commands.document import Column, ItemList, Paragraph, Result, Table, as_result, columns
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.db.connection import Transaction
 from pattern_acp.definitions.groups import GROUPS_FILE, GroupDefinition
@@ -72,7 +72,7 @@ ON = (
 )
 
 
-async def switch_watch(session: "Session", argument: str) -> str:
+async def switch_watch(session: "Session", argument: str) -> Result:
     """Switch a watch on or off.
 
     Raises:
@@ -88,7 +88,7 @@ async def switch_watch(session: "Session", argument: str) -> str:
         if known is None:
             raise CommandMisusedError(f"No watch {name[:40]!r} is on.")
         await _switch_off(session, known, Actor.HUMAN, Origin.PERSON)
-        return f"The watch {name} is off."
+        return as_result(f"The watch {name} is off.")
     group = await usable_group(session, name)
     if group.kind != "watch":
         raise CommandMisusedError(f'{name} is a {group.kind}; `/group {name} "GOAL"` runs it.')
@@ -103,7 +103,7 @@ async def switch_watch(session: "Session", argument: str) -> str:
         there = ", ".join(sorted(labels))
         raise NotAvailableError(f"The watch {name} names the block {missing}, which is not there; there are {there}.")
     await _switch_on(session, group)
-    return f"The watch {name} is on: {group.summary}, and {group.max} in all. {ON.format(name)}"
+    return as_result(f"The watch {name} is on: {group.summary}, and {group.max} in all. {ON.format(name)}")
 
 
 async def _switch_on(session: "Session", group: GroupDefinition) -> None:
@@ -299,7 +299,7 @@ NO_GROUPS = (
 )
 
 
-async def run_group(session: "Session", argument: str) -> str:
+async def run_group(session: "Session", argument: str) -> Result:
     """List the groups, show one, run one, or switch a watch.
 
     Raises:
@@ -319,38 +319,33 @@ async def run_group(session: "Session", argument: str) -> str:
     group = await usable_group(session, name)
     if group.kind == "watch":
         raise CommandMisusedError(f"{name} is a watch; `/group watch {name} on` switches it on.")
-    return await run_goal(session, group, goal)
+    return as_result(await run_goal(session, group, goal))
 
 
-async def _listed(session: "Session") -> str:
+async def _listed(session: "Session") -> Result:
     await look_at_groups(session)
     groups = groups_of(session)
     if not groups.usable and not groups.problems:
-        return NO_GROUPS
+        return as_result(NO_GROUPS)
     trusted = "" if session.trust.granted else " (not trusted: /trust)"
-    rows = [
-        [
-            f"`{each.name}`",
-            f"{each.kind}{_is_on(session, each)}{trusted}",
-            cell(each.summary, 300),
-            each.max or "no limit",
-        ]
+    rows = tuple(
+        (each.name, f"{each.kind}{_is_on(session, each)}{trusted}", each.summary, each.max or "no limit")
         for each in groups.usable
-    ]
-    shown = [table(["Group", "Kind", "Personas", "At most"], rows)] if rows else []
-    shown += [f"> {sentence}" for sentence in groups.problems]
-    shown += [f"> {sentence}" for each in groups.usable if (sentence := unknown_persona(session, each))]
-    return "\n\n".join((*shown, USAGE))
+    )
+    heads = columns(Column("Group", code=True), "Kind", Column("Personas", limit=300), "At most")
+    problems = [*groups.problems, *(unknown_persona(session, each) for each in groups.usable)]
+    warnings = (Paragraph(sentence, "warning") for sentence in problems if sentence)
+    return as_result(*((Table(heads, rows),) if rows else ()), *warnings, USAGE)
 
 
 def _is_on(session: "Session", group: GroupDefinition) -> str:
     return ", on" if group.name in session.state.watches else ""
 
 
-def _shown(session: "Session", group: GroupDefinition) -> str:
+def _shown(session: "Session", group: GroupDefinition) -> Result:
+    head = f"**{group.name}** ({group.kind}{_is_on(session, group)}): {group.description or group.summary}"
+    about = [each.line for each in group.members]
+    about += [f"decides: {group.decides.line}"] if group.decides is not None else []
+    about += [f"at most {group.max}"] if group.max else []
     missing = unknown_persona(session, group)
-    about = [f"**{group.name}** ({group.kind}{_is_on(session, group)}): {group.description or group.summary}"]
-    about += [f"- {each.line}" for each in group.members]
-    about += [f"- decides: {group.decides.line}"] if group.decides is not None else []
-    about += [f"- at most {group.max}"] if group.max else []
-    return "\n".join((*about, *(["", f"> {missing}"] if missing else [])))
+    return as_result(head, ItemList(tuple(about)), *((Paragraph(missing, "warning"),) if missing else ()))

@@ -32,10 +32,10 @@ from pattern_acp.jobs.quote import (
     hold_text,
     is_above,
     plan_of,
+    price_text,
     quotes_for,
     risks_of,
 )
-from pattern_acp.jobs.showing import price_text
 from pattern_acp.journal.events import JobQuoted
 from pattern_acp.journal.job_events import JobQuote, JobTerms
 from pattern_acp.journal.usage import last_used

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pattern_acp.codemap.lookups import files_named, importer_counts, paths_and_tests, symbol_counts, symbols_with_word
+from pattern_acp.commands.document import as_result, markdown
+from pattern_acp.commands.jobs import quote_parts
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.canonical import canonical_json
@@ -18,8 +20,7 @@ from pattern_acp.domain.globs import compile_glob
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.jobs.model import MOST_ROUNDS, JobTermsError
-from pattern_acp.jobs.quote import LIKELY_FILES, Reach, hold_for, hold_text, narrowed
-from pattern_acp.jobs.showing import price_text, quote_text
+from pattern_acp.jobs.quote import LIKELY_FILES, Reach, hold_for, hold_text, narrowed, price_text
 from pattern_acp.journal.events import JobQuoted, PermissionAnswered, PermissionAsked, ToolCallFinished, ToolCallStarted
 from pattern_acp.journal.job_events import JobHold, JobQuote, JobTerms
 from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, PermissionAnswer, UserQuestion
@@ -64,7 +65,7 @@ async def ask_about(session: "Session", question: JobQuestion) -> int | JobTerms
     turn_id, problem = session.turn_id, question.why
     for _ in range(MOST_ROUNDS):
         call_id = ToolCallId(session.constellation.ids.new("call"))
-        shown = TextContent("\n\n".join(part for part in (problem, quote_text(quoted)) if part))
+        shown = TextContent(markdown(as_result(problem, *quote_parts(quoted)).document))
         call = ToolCallView(call_id, JOB_CALL, question.title, ToolKind.OTHER, {"job": quoted.number}, (), (shown,))
         asked = PermissionAsked(turn_id, call_id, question.title, options)
         started = NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM)

@@ -7,6 +7,7 @@ how a command runs or ends (`workspace.jobs`).
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from pattern_acp.commands.document import Column, Result, Table, as_result, columns
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import ToolCallId, TurnId
@@ -208,28 +209,28 @@ async def job_notes(jobs: "Jobs | None", turn_id: TurnId) -> tuple[str, ...]:
     return tuple(notes)
 
 
-async def run_background(session: "Session", argument: str) -> str:
+async def run_background(session: "Session", argument: str) -> Result:
     """List background commands, or stop one."""
     jobs = session.jobs
     if jobs is None:
-        return NO_JOBS
+        return as_result(NO_JOBS)
     words = argument.split()
     if words and (words[0] != "stop" or len(words) != 2):
         raise CommandMisusedError("`/background` lists background commands; `/background stop ID` ends one.")
     if words:
         job = jobs.get(words[1])
         if not job.is_running:
-            return f"{job_sentence(job)} There is nothing to stop."
+            return as_result(f"{job_sentence(job)} There is nothing to stop.")
         await jobs.stop(job)
-        return job_sentence(job)
+        return as_result(job_sentence(job))
     for job in jobs.all():
         await jobs.refresh(job)
     if not jobs.all():
-        return NO_JOBS
+        return as_result(NO_JOBS)
     now = session.constellation.clock.now_ms()
-    rows = ["| Job | Command | State | For | Last line |", "| --- | --- | --- | --- | --- |"]
-    rows += [_row(job, now) for job in jobs.all()]
-    return "\n".join([*rows, "", "Stop one with `/background stop ID`."])
+    line, last = Column("Command", code=True), Column("Last line", code=True)
+    rows = tuple(_cells(job, now) for job in jobs.all())
+    return as_result(Table(columns("Job", line, "State", "For", last), rows), "Stop one with `/background stop ID`.")
 
 
 def jobs_summary(jobs: "Jobs | None") -> str:
@@ -244,16 +245,10 @@ def running_jobs(jobs: "Jobs | None") -> int:
     return running_of(jobs.all()) if jobs is not None else 0
 
 
-def _row(job: Job, now: int) -> str:
+def _cells(job: Job, now: int) -> tuple[str, ...]:
     seconds = ((job.ended_at_ms or now) - job.started_at_ms) // 1000
-    cells = (
-        job.job_id,
-        f"`{_cell(job.line)}`",
-        state_of(job),
-        duration(seconds),
-        f"`{_cell(job.output.last_line())}`" if job.output.last_line() else "",
-    )
-    return f"| {' | '.join(cells)} |"
+    last = one_line(job.output.last_line(), SHOWN_LINE)
+    return job.job_id, one_line(job.line, SHOWN_LINE), state_of(job), duration(seconds), last
 
 
 def duration(seconds: int) -> str:
@@ -263,8 +258,3 @@ def duration(seconds: int) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
-
-
-def _cell(text: str) -> str:
-    """Text inside a code span of a table: a bar would end the cell, a backtick the span."""
-    return one_line(text, SHOWN_LINE).replace("`", "'").replace("|", "\\|")

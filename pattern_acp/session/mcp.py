@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.commands.document import Column, Result, Table, as_result
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.action_lines import split_action
@@ -36,6 +37,9 @@ FIRST_PROMPT_SECONDS = 3.0
 
 TOOLS_SHOWN = 20
 """Tools of one server that /mcp names."""
+
+SHOWN_CELL = 200
+"""Characters of a state, or of what was left out, that /mcp shows."""
 
 LEFT_OUT_SHOWN = 5
 """Entries of servers' lists that a notice names at most; /mcp names all."""
@@ -201,18 +205,20 @@ class SessionMcp:
         counts = {state: sum(server.state is state for server in servers) for state in ServerState}
         return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
 
-    def report(self) -> str:
-        """All servers, their state and tools as Markdown, for /mcp."""
+    def report(self) -> Result:
+        """All servers, their state and tools, for /mcp."""
         if not self.servers.servers:
-            return "This session has no MCP servers. The editor or config.toml names them: docs/how-to/mcp.md."
-        lines = ["| Server | State | Offers |", "| --- | --- | --- |"]
-        lines += [row_of(server) for server in self.servers.servers]
+            return as_result(
+                "This session has no MCP servers. The editor or config.toml names them: docs/how-to/mcp.md."
+            )
+        heads = tuple(Column(title, limit=SHOWN_CELL) for title in ("Server", "State", "Offers"))
+        lines: list[str] = []
         for server in self.servers.ready:
             names = [tool.spec.name for tool in self.toolbox.tools() if tool.server is server]
             more = f" and {len(names) - TOOLS_SHOWN} more" if len(names) > TOOLS_SHOWN else ""
-            lines.append(f"\n**{server.name}**: " + ", ".join(f"`{name}`" for name in names[:TOOLS_SHOWN]) + more)
-            lines += [f"\nLeft out: {one_line(what, 200)}" for what in server.catalogue.left_out]
-        return "\n".join(lines)
+            lines.append(f"**{server.name}**: " + ", ".join(f"`{name}`" for name in names[:TOOLS_SHOWN]) + more)
+            lines += [f"Left out: {one_line(what, SHOWN_CELL)}" for what in server.catalogue.left_out]
+        return as_result(Table(heads, tuple(map(cells_of, self.servers.servers))), *lines)
 
 
 def is_ready(server: Server) -> bool:
@@ -220,15 +226,14 @@ def is_ready(server: Server) -> bool:
     return server.state is ServerState.READY
 
 
-def row_of(server: Server) -> str:
-    """A server as a row of a table."""
+def cells_of(server: Server) -> tuple[str, ...]:
+    """A server as a row of the table of `/mcp`."""
     state = server.state.value + (f": {server.problem}" if server.problem else "")
     offered = server.catalogue
     offers = [plural(len(offered.tools), "tool"), plural(len(offered.prompts), "prompt")]
     offers.append(plural(len(offered.resources), "resource"))
     shown = ", ".join(offers) if is_ready(server) else ""
-    cells = (server.name, f"{state} ({server.settings.transport})", shown)
-    return "| " + " | ".join(one_line(cell, 200).replace("|", "\\|") for cell in cells) + " |"
+    return server.name, f"{state} ({server.settings.transport})", shown
 
 
 def hint_of(prompt: RemotePrompt) -> str:

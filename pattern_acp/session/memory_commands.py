@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pattern_acp.commands.document import markdown, table
+from pattern_acp.commands.document import Column, Result, Table, as_result, columns
 from pattern_acp.commands.memory import SEARCH, VERBS
 from pattern_acp.commands.memory_actions import Desk
 from pattern_acp.commands.memory_results import forgetting_question
-from pattern_acp.commands.parameters import Command, CommandMisusedError, Value, read_slash, take_word
+from pattern_acp.commands.parameters import CommandMisusedError, read_slash, take_word
 from pattern_acp.domain.clock import ToolCallId
 from pattern_acp.domain.text_limits import one_line
 from pattern_acp.domain.tool_calls import ToolCallView, ToolKind
@@ -35,7 +35,7 @@ FORGET_CALL = "memory_forget"
 """Name of the call that shows the question."""
 
 
-async def run_memory(session: "Session", argument: str) -> str:
+async def run_memory(session: "Session", argument: str) -> Result:
     """Carry out a verb; a label alone shows that block, and nothing at all lists the blocks.
 
     Raises:
@@ -52,34 +52,27 @@ async def run_memory(session: "Session", argument: str) -> str:
         if rest.strip() and not re.fullmatch(r"\s*\d{1,9}\s*", rest):
             raise CommandMisusedError(f"/memory has no verb {one_line(word)!r}; /memory help lists them.")
         verb, rest = VERBS["show"], argument
-    answer = await _run(session, verb, read_slash(verb, rest, f"/memory {verb.name}"))
+    result = await verb.run(_desk(session), **read_slash(verb, rest, f"/memory {verb.name}"))
     if verb.name == "forget":
         # What this session has in memory would go to the model with the next prompt.
         await reload_history(session)
-    return answer
+    return result
 
 
-async def run_recall(session: "Session", argument: str) -> str:
+async def run_recall(session: "Session", argument: str) -> Result:
     """Search memory and past messages.
 
     Raises:
         CommandMisusedError: there is nothing to look for, or a limit is none.
     """
-    return await _run(session, SEARCH, read_slash(SEARCH, argument, "/recall"))
+    return await SEARCH.run(_desk(session), **read_slash(SEARCH, argument, "/recall"))
 
 
-async def _run(session: "Session", verb: Command, values: dict[str, Value]) -> str:
-    result = await verb.run(_desk(session), **values)
-    return markdown(result.document)
-
-
-def _help() -> str:
-    # A bar would end the cell, even in code.
+def _help() -> Result:
     verbs = [verb for verb in VERBS.values() if verb.only != "terminal"]
-    usages = [f"/memory {verb.name} {verb.usage}".strip().replace("|", "\\|") for verb in verbs]
-    rows = [(f"`{usage}`", verb.description) for usage, verb in zip(usages, verbs, strict=True)]
-    last = ("`/memory help`", "This list")
-    return table(("Command", "What it does"), [("`/memory [LABEL]`", "List the blocks, or show one"), *rows, last])
+    rows = [(f"/memory {verb.name} {verb.usage}".strip(), verb.description) for verb in verbs]
+    first, last = ("/memory [LABEL]", "List the blocks, or show one"), ("/memory help", "This list")
+    return as_result(Table(columns(Column("Command", code=True), "What it does"), (first, *rows, last)))
 
 
 def _desk(session: "Session") -> Desk:

@@ -15,7 +15,7 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from pattern_acp.codemap.brief import agents_file, overview
-from pattern_acp.commands.document import Body, Paragraph, Part, Result, Said
+from pattern_acp.commands.document import Body, Paragraph, Part, Result, as_result
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.context.builder import add_context
 from pattern_acp.context.instructions import role_of, with_memory
@@ -63,7 +63,7 @@ SOURCE = "review"
 """Source of what the model learns of a review."""
 
 
-async def run_init(session: "Session", argument: str) -> str:
+async def run_init(session: "Session", argument: str) -> Result:
     """Draft AGENTS.md from the code map, show it, and write it once the user agrees.
 
     Raises:
@@ -80,37 +80,37 @@ async def run_init(session: "Session", argument: str) -> str:
     path = absolute_path(AGENTS_FILE, root)
     before = await _read(session.workbench.files, path)
     if not argument.strip() and before is not None:
-        return f"`{AGENTS_FILE}` is there already; `/init --overwrite` shows what would replace it."
+        return as_result(f"`{AGENTS_FILE}` is there already; `/init --overwrite` shows what would replace it.")
     found, _ = await code.ask(root, overview, on_progress=_wait)
     if found is None or not found.files:
         raise WorkspaceError("The code map has no files of this folder; write AGENTS.md by hand, or add code first.")
     manifests = {name: await _read(session.workbench.files, absolute_path(name, root)) for name in MANIFESTS}
     draft = agents_file(found, {name: file.text for name, file in manifests.items() if file is not None})
     if not await _write(session, path, draft, before):
-        return "Nothing was written."
-    return (
+        return as_result("Nothing was written.")
+    return as_result(
         f"`{AGENTS_FILE}` is written, from {plural(found.files, 'file')} of the code map. It counts from your next "
         "prompt on. Correct it, and add what the code does not say: conventions, and what must not be touched."
     )
 
 
-async def _write_memory(session: "Session") -> str:
+async def _write_memory(session: "Session") -> Result:
     """Write the project's memory into a part of AGENTS.md, for other agents that work there."""
     blocks = [each for each in await session.person_memory.blocks() if each.scope == "project" and each.text.strip()]
     if not blocks:
-        return "Nothing was written: there is no memory of this project yet."
+        return as_result("Nothing was written: there is no memory of this project yet.")
     path = absolute_path(AGENTS_FILE, session.state.cwd)
     before = await _read(session.workbench.files, path)
     memory = "\n\n".join((MEMORY_HEADING, *(f"### {each.label}\n\n{each.text.strip()}" for each in blocks)))
     if not await _write(session, path, with_memory(before.text if before is not None else "", memory), before):
-        return "Nothing was written."
-    return (
+        return as_result("Nothing was written.")
+    return as_result(
         f"`{AGENTS_FILE}` has {plural(len(blocks), 'block')} of this project's memory, for other agents. I do not read "
         "that part back; the command brings it up to date."
     )
 
 
-async def run_review(session: "Session", argument: str) -> str | None:
+async def run_review(session: "Session", wish: str) -> Result | None:
     """Have the model review the changes since the last commit, as a reviewer; None when it has something to do.
 
     Raises:
@@ -119,9 +119,9 @@ async def run_review(session: "Session", argument: str) -> str | None:
     shared, state = session.constellation, session.state
     changed = await _code(session).changed_files(state.cwd)
     if not changed:
-        return "There is nothing to review: no file differs from the last commit."
+        return as_result("There is nothing to review: no file differs from the last commit.")
     turn_id = session.turn_id
-    message = Message(MessageId(shared.ids.new("msg")), Role.USER, (TextPart(review_text(changed, argument)),))
+    message = Message(MessageId(shared.ids.new("msg")), Role.USER, (TextPart(review_text(changed, wish)),))
     events = [NewEvent(ContextAdded(turn_id, message, (SOURCE,)), Actor.HUMAN, Origin.PERSON)]
     if not state.title:
         state.title = f"Review of {plural(len(changed), 'changed file')}"
@@ -264,7 +264,7 @@ async def run_code(session: "Session", argument: str) -> Result:
     call = ToolCallPart(ToolCallId(shared.ids.new("call")), question.spec.name, arguments_of(argument))
     (result,) = await runner.run(turn_id, (call,))
     found = question.answer
-    return CodeFound(tuple(found.lines), found.freshness) if found is not None else Said(result.text)
+    return CodeFound(tuple(found.lines), found.freshness) if found is not None else as_result(result.text)
 
 
 def as_typed(answer: str) -> str:

@@ -13,7 +13,7 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.commands.document import Column, Paragraph, Part, Result, Said, Table, columns, markdown
+from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table, as_result, columns, markdown
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.domain.access import Actor, Origin
 from pattern_acp.domain.clock import ToolCallId, TurnId, local_minute
@@ -409,16 +409,15 @@ async def run_checkpoint(session: "Session", argument: str) -> CheckpointNamed:
     return CheckpointNamed(name)
 
 
-async def run_checkpoints(session: "Session", argument: str) -> PointsListed:
+async def run_checkpoints(session: "Session") -> PointsListed:
     """List the moments to which the session can go back."""
-    del argument
     return PointsListed(await points_of(session.checkpoints))
 
 
 async def run_rewind(session: "Session", argument: str) -> Result:
     """Go back to a turn or checkpoint, after a preview."""
     if not argument.strip():
-        return await run_checkpoints(session, "")
+        return await run_checkpoints(session)
     return await _go_back(session, parse_rewind(argument))
 
 
@@ -438,7 +437,7 @@ async def _go_back(session: "Session", asked: RewindArguments) -> Result:
     plan = await plan_rewind(session.checkpoints.scope, recorded, target)
     forks = "conversation" in (asked.parts or target.parts) and target.fork_behind is not None
     if not (plan.lost or plan.regained or plan.files or any(block.changes for block in plan.blocks) or forks):
-        return Said(f"Nothing has changed since {plan.target.words}.")
+        return as_result(f"Nothing has changed since {plan.target.words}.")
     return await _ask_and_go(session, recorded, plan, asked)
 
 
@@ -469,7 +468,7 @@ async def _ask_and_go(
         parts = asked.parts
     if not parts:
         await _finish(session, view, "Nothing was changed.", ToolCallStatus.FAILED)
-        return Said("Nothing was changed.")
+        return as_result("Nothing was changed.")
     before = next(e.session_seq for e in reversed(recorded) if _starts(e, turn_id)) - 1
     try:
         fork = await fork_for(session.checkpoints.scope, plan.target, parts)

@@ -13,7 +13,7 @@ import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table
+from pattern_acp.commands.document import Column, ItemList, Paragraph, Part, Result, Table, as_result
 from pattern_acp.commands.parameters import CommandMisusedError
 from pattern_acp.config.settings import Settings
 from pattern_acp.db.connection import Database, Transaction
@@ -390,7 +390,7 @@ async def choose_memory(session: "Session") -> str:
     return "forked" if answer is PermissionAnswer.ALLOW_ALWAYS else "shared"
 
 
-async def run_merge(session: "Session", argument: str) -> str:
+async def run_merge(session: "Session", argument: str) -> Result:
     """Bring back what forked memory learned, after the user has seen it.
 
     Raises:
@@ -406,7 +406,9 @@ async def run_merge(session: "Session", argument: str) -> str:
     found = await preview_merge(session.constellation.database, fork, _writing(session), side)
     if found.is_empty:
         await _end(session, lambda tx: merge_fork(tx, fork, _writing(session)))
-        return "The fork learned nothing. From here on this conversation uses the memory that it was forked from."
+        return as_result(
+            "The fork learned nothing. From here on this conversation uses the memory that it was forked from."
+        )
     options = (
         ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Bring it back, and end the fork"),
         ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"),
@@ -418,7 +420,7 @@ async def run_merge(session: "Session", argument: str) -> str:
         reason += " For one side alone, leave everything as it is, and type /merge fork or /merge target."
     answer = await _ask(session, "Merge the memory of this fork?", reason, options, shown(found))
     if not answer.allows:
-        return "Nothing was merged; the fork stays."
+        return as_result("Nothing was merged; the fork stays.")
 
     def merge(tx: Transaction) -> MergeResult:
         done = merge_fork(tx, fork, _writing(session), side)
@@ -428,20 +430,18 @@ async def run_merge(session: "Session", argument: str) -> str:
 
     done = await _end(session, merge)
     said = f"Merged: {counted(done)}." if done.blocks or done.facts else "Nothing came back."
-    lines = [f"{said} From here on this conversation uses the memory that it was forked from."]
-    lines += [f"- `{block.label}`: {note}" for block in done.blocks for note in block.notes]
-    return "\n".join([*lines, *(f"- {one}" for one in done.left)])
+    notes = (*(f"`{block.label}`: {note}" for block in done.blocks for note in block.notes), *done.left)
+    went_on = f"{said} From here on this conversation uses the memory that it was forked from."
+    return as_result(went_on, *((ItemList(notes),) if notes else ()))
 
 
-async def run_discard(session: "Session", argument: str) -> str:
+async def run_discard(session: "Session") -> Result:
     """Drop what forked memory learned, after a question.
 
     Raises:
-        CommandMisusedError: memory is not forked here, or there are words behind the command.
+        CommandMisusedError: memory is not forked here.
         BlockError: nothing was changed, and why.
     """
-    if argument:
-        raise CommandMisusedError("/discard takes nothing behind it; it is about the memory of this conversation.")
     fork = _fork_of(session.state.memory_fork, "discard")
     found = await preview_merge(session.constellation.database, fork, _writing(session))
     if not found.is_empty:
@@ -452,9 +452,11 @@ async def run_discard(session: "Session", argument: str) -> str:
         reason = f"{counted(found)} would be gone for good; the memory that this was forked from stays as it is."
         answer = await _ask(session, "Drop the memory of this fork?", reason, options, shown(found))
         if not answer.allows:
-            return "Nothing was dropped; the fork stays."
+            return as_result("Nothing was dropped; the fork stays.")
     await _end(session, lambda tx: discard_fork(tx, fork, _writing(session)))
-    return "The fork's memory is gone. From here on this conversation uses the memory that it was forked from."
+    return as_result(
+        "The fork's memory is gone. From here on this conversation uses the memory that it was forked from."
+    )
 
 
 async def leave_ended_fork(session: "Session") -> None:

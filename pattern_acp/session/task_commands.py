@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.commands.board import Board
-from pattern_acp.commands.document import Paragraph, Result, Said, ShownFacts
+from pattern_acp.commands.document import Result, as_result
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.access import Actor, Origin
@@ -84,10 +84,10 @@ async def run_tasks(session: "Session", argument: str) -> Result:
             session.state.has_tasks = True
             return added
         case "keep":
-            return Said(await _keep(session, rest.strip() or session.state.title))
+            return as_result(await _keep(session, rest.strip() or session.state.title))
         case "" | "all":
             listed = await task_actions.list_tasks(desk, everything=verb == "all")
-            return listed if verb else ShownFacts(listed.value, (*listed.document, Paragraph(TASKS_USAGE)))
+            return listed if verb else as_result(*listed.document, TASKS_USAGE, facts=listed.value)
         case _:
             return await task_actions.list_tasks(desk, argument, everything=True)
 
@@ -382,10 +382,10 @@ async def run_board(session: "Session", argument: str) -> Result:
             rows = await shared.database.read(lambda tx: read_board(tx, now_ms=now_ms, budget=budget))
             return Board(rows, now_ms)
         case "release", path:
-            return Said(await _release(session, path))
+            return as_result(await _release(session, path))
         case "claim" | "take", path if path:
             target = await _target(session, path)
-            return Said(await (_claim(session, target) if verb == "claim" else _take(session, target)))
+            return as_result(await (_claim(session, target) if verb == "claim" else _take(session, target)))
         case _:
             raise CommandMisusedError(BOARD_USAGE)
 

@@ -19,6 +19,8 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.commands.document import Result, markdown
+from pattern_acp.commands.parameters import read_slash
 from pattern_acp.commands.slash import COMMANDS, Typed, command_of
 from pattern_acp.context.builder import MemoryView, add_context, build_request, known_memory, note_section
 from pattern_acp.db.connection import Transaction
@@ -427,7 +429,8 @@ async def run_command(session: Session, turn_id: TurnId, command: Typed) -> Turn
     answer = await _answer_of(session, command)
     if answer is None or isinstance(answer, TurnEnd):
         return answer
-    await show_sentence(session.recorder, turn_id, session.constellation.ids, answer)
+    sentence = markdown(answer.document)
+    await show_sentence(session.recorder, turn_id, session.constellation.ids, sentence)
     return TurnEnd(StopReason.END_TURN)
 
 
@@ -439,31 +442,20 @@ async def answer_beside(session: Session, command: Typed) -> str:
     """
     answer = await _answer_of(session, command)
     # Clients join the text of messages that follow each other.
-    return f"\n\n{answer.sentence if isinstance(answer, TurnEnd) else answer or ''}\n\n"
+    text = answer.sentence if isinstance(answer, TurnEnd) else markdown(answer.document) if answer is not None else ""
+    return f"\n\n{text}\n\n"
 
 
-async def _answer_of(session: Session, command: Typed) -> str | TurnEnd | None:
+async def _answer_of(session: Session, command: Typed) -> Result | TurnEnd | None:
     """The answer of a slash command; the end of its turn where it cannot be carried out, None where work follows."""
     row = COMMANDS[command.name]
     try:
-        if row.in_session:
-            # Late: only some commands are read by their rows.
-            from pattern_acp.commands.parameters import read_slash
-
-            values = read_slash(row, command.argument, f"/{row.name}")
-            answer = await row.run(resolve_name(row.in_session)(session), **values)
-        else:
-            answer = await row.run(session, command.argument)
+        values = read_slash(row, command.argument, f"/{row.name}")
+        return await row.run(resolve_name(row.in_session)(session) if row.in_session else session, **values)
     except (DatabaseError, LeaseLostError):
         raise
     except PatternError as error:
         return TurnEnd(StopReason.END_TURN, error.sentence, failure=failure_of(error))
-    if answer is not None and not isinstance(answer, str | TurnEnd):
-        # Late: only some commands have a result of parts.
-        from pattern_acp.commands.document import markdown
-
-        answer = markdown(answer.document)
-    return answer
 
 
 def _keeps_files(state: SessionState) -> bool:

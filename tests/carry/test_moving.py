@@ -3,7 +3,8 @@
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -36,7 +37,7 @@ from pattern_acp.memory.service.share import MemorySetup
 from pattern_acp.memory.service.undo import MemoryReverts
 from pattern_acp.memory.store import load_block
 from pattern_acp.policy.decision import Lifetime
-from pattern_acp.policy.grant_matching import Effect, Grant, GrantKind, GrantOwner, store_grant
+from pattern_acp.policy.grants import Effect, Grant, GrantKind, GrantOwner, store_grant
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.rewind.forks import ForkingMemory, fork_session
 from pattern_acp.session.stored import project_of_folder, rename_session
@@ -97,6 +98,16 @@ async def fill(home_of: Path, folder: Path) -> str:
     return await work(home_of / "constellation.db", folder)
 
 
+@asynccontextmanager
+async def filled(tmp_path: Path) -> AsyncGenerator[tuple[Path, SessionId, Database, Database]]:
+    """A project's folder, its session, the constellation that has both, and another one; both are sound at the end."""
+    folder = tmp_path / "shop"
+    session = SessionId(await fill(tmp_path / "one", folder))
+    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+        yield folder, session, one, two
+        assert await is_sound(one) == await is_sound(two) == []
+
+
 def bytes_around(home_of: Path) -> bytes:
     return b"".join(each.read_bytes() for each in home_of.rglob("*") if each.is_file())
 
@@ -128,9 +139,7 @@ def _blame(owner: str, tx: Transaction) -> list[tuple[str, int]]:
 
 
 async def test_moving_twice_is_moving_once_and_a_project_comes_back_to_where_it_was_to_the_record(tmp_path: Path):
-    folder = tmp_path / "shop"
-    session = await fill(tmp_path / "one", folder)
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+    async with filled(tmp_path) as (folder, session, one, two):
         there = await move_to(one, two, folder)
         here, moved = await one.read(state), await two.read(state)
         again = await move_to(one, two, folder)
@@ -140,20 +149,17 @@ async def test_moving_twice_is_moving_once_and_a_project_comes_back_to_where_it_
         assert (back.moved.root, back.merged) == (there.moved.root, 0)
         assert await is_sound(one) == await is_sound(two) == []
         assert (await one.read(lambda tx: verify_stream(tx, session))).ok
-        row = await one.read(lambda tx: get_session(tx, SessionId(session)))
+        row = await one.read(lambda tx: get_session(tx, session))
         assert row is not None
         assert row.title == "Paint it teal."
         assert (await move_to(one, two, folder)).moved.root == there.moved.root
-        assert await is_sound(one) == await is_sound(two) == []
     assert not [word for word in LEFT if word in bytes_around(tmp_path / "one")]
     assert all(word in bytes_around(tmp_path / "two") for word in LEFT)
 
 
 async def test_what_a_session_of_the_project_wrote_into_memory_of_others_stays_and_still_verifies(tmp_path: Path):
-    folder = tmp_path / "shop"
-    session = await fill(tmp_path / "one", folder)
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
-        owner = MemoryScope("tester", key_of(folder), SessionId(session))
+    async with filled(tmp_path) as (folder, session, one, two):
+        owner = MemoryScope("tester", key_of(folder), session)
         clock = FakeClock()
         memory = ConstellationMemory(
             one, owner, clock=clock, ids=RandomIds(), peer=9, writer=PERSON, rules=MemoryRules()
@@ -161,7 +167,6 @@ async def test_what_a_session_of_the_project_wrote_into_memory_of_others_stays_a
         await memory.commit(MemoryEdit("human", "append", "Ann also likes quince."), None)
         await memory.commit(MemoryEdit("project", "append", "The roof is teal."), None)
         report = await move_to(one, two, folder)
-        assert await is_sound(one) == await is_sound(two) == []
         assert report.merged == 0
         human = await one.read(lambda tx: load_block(tx, BlockKey(Scope.PERSONA, "tester", "human")))
         assert human.text.endswith("Ann likes plum.\nAnn also likes quince.")
@@ -171,9 +176,7 @@ async def test_what_a_session_of_the_project_wrote_into_memory_of_others_stays_a
 
 
 async def test_a_project_with_an_open_session_or_forked_memory_is_refused_and_nothing_moves(tmp_path: Path):
-    folder = tmp_path / "shop"
-    session = SessionId(await fill(tmp_path / "one", folder))
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+    async with filled(tmp_path) as (folder, session, one, two):
         before = await one.read(state)
         await one.write(lambda tx: acquire(tx, session, this_process("a window"), NOW))
         for refused in (preview(one, moving(folder), now_ms=NOW), move_to(one, two, folder)):
@@ -251,10 +254,8 @@ async def test_forks_go_together_and_one_that_is_of_another_project_too_stays_wi
 
 
 async def test_a_deleted_block_and_the_jobs_of_a_session_go_along(tmp_path: Path):
-    folder = tmp_path / "shop"
-    session = await fill(tmp_path / "one", folder)
-    key = key_of(folder)
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+    async with filled(tmp_path) as (folder, session, one, two):
+        key = key_of(folder)
         await reverts(one, key).delete("project", "It is painted.")
         for database, of in ((one, session), (two, await _other_session(two))):
             for event in (quoted(), AGREED, job_moved(JobStage.WORKING)):
@@ -279,14 +280,18 @@ def _follow(event: JobEvent, session: SessionId, tx: Transaction) -> None:
     follow_job(tx, session, event, seq=seq, at_ms=NOW)
 
 
+async def agree(database: Database, session: SessionId) -> None:
+    """Leave a job of a session that its user agreed to."""
+    for event in (quoted(), AGREED):
+        await database.write(partial(_follow, event, session))
+
+
 async def _other_session(database: Database) -> str:
     return await talk(database.path, database.path.parent / "elsewhere")
 
 
 async def test_a_block_with_a_label_that_is_taken_stands_beside_the_other(tmp_path: Path):
-    folder = tmp_path / "shop"
-    await fill(tmp_path / "one", folder)
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+    async with filled(tmp_path) as (folder, _, one, two):
         await say(two, "project", "It is new here.", project=key_of(folder))
         report = await move_to(one, two, folder)
         (note,) = report.notes
@@ -295,7 +300,6 @@ async def test_a_block_with_a_label_that_is_taken_stands_beside_the_other(tmp_pa
         assert (await text_of(two, label, key_of(folder))).endswith("The door is mauve.")
         assert await text_of(two, owner=key_of(folder)) == "It is new here."
         assert report.merged == 1
-        assert await is_sound(one) == await is_sound(two) == []
 
 
 def busy(database: Database, folder: Path, write: Callable[[Transaction], object]) -> MovingProject:
@@ -344,14 +348,9 @@ async def test_a_project_that_changes_while_it_is_moved_is_not_removed(tmp_path:
 
 
 async def test_a_move_that_was_cut_off_is_finished_with_what_both_sides_wrote_meanwhile(tmp_path: Path):
-    folder = tmp_path / "shop"
-    session = await fill(tmp_path / "one", folder)
-    key = key_of(folder)
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
-        with (tmp_path / "a.car").open("w+b") as file:
-            await one.read(lambda tx: ProjectExport(tx, file, moving(folder)).export())
-            archive = read_archive(file)
-            await two.write(lambda tx: arrive(tx, archive, now_ms=NOW))
+    async with filled(tmp_path) as (folder, session, one, two):
+        key = key_of(folder)
+        await arrived_only(one, two, folder, tmp_path / "a.car")
         await say(one, "project", "The roof is old.", project=key, peer=8)
         await say(two, "project", "The roof is new.", project=key, peer=9)
         await rename_session(one, session, "It went on", now=NOW)
@@ -360,16 +359,13 @@ async def test_a_move_that_was_cut_off_is_finished_with_what_both_sides_wrote_me
         text = await text_of(two, owner=key)
         assert "The roof is old." in text
         assert "The roof is new." in text
-        row = await two.read(lambda tx: get_session(tx, SessionId(session)))
+        row = await two.read(lambda tx: get_session(tx, session))
         assert row is not None
         assert row.title == "It went on"
         assert await is_sound(one) == await is_sound(two) == []
         # One that went on in both places is in the way of all.
         await move_to(two, one, folder)
-        with (tmp_path / "b.car").open("w+b") as file:
-            await one.read(lambda tx: ProjectExport(tx, file, moving(folder)).export())
-            archive = read_archive(file)
-            await two.write(lambda tx: arrive(tx, archive, now_ms=NOW))
+        await arrived_only(one, two, folder, tmp_path / "b.car")
         await rename_session(one, session, "One way", now=NOW)
         await rename_session(two, session, "Another way", now=NOW)
         with pytest.raises(MoveRefusedError, match="continued in both places"):
@@ -389,53 +385,42 @@ async def settle(database: Database, project: str, fact: str) -> None:
 
 
 async def test_settings_and_states_that_changed_before_a_move_was_run_again_are_not_lost(tmp_path: Path):
-    folder = tmp_path / "shop"
-    session = await fill(tmp_path / "one", folder)
-    key = key_of(folder)
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+    async with filled(tmp_path) as (folder, session, one, two):
+        key = key_of(folder)
         for label in ("notes", "old"):
             edit = MemoryEdit(label, "create", f"Teal {label}.", scope="project", description="Notes")
             await memory_of(one, key).commit(edit, None)
         await reverts(one, key).delete("old")
-        for event in (quoted(), AGREED):
-            await one.write(partial(_follow, event, SessionId(session)))
+        await agree(one, session)
         await arrived_only(one, two, folder, tmp_path / "a.car")
-        owner = MemoryScope("tester", key, SessionId(session))
+        owner = MemoryScope("tester", key, session)
         await MemorySetup(one, owner, clock=FakeClock()).configure("project", "limit", "7777")
         await settle(one, key, "teal/ is generated.")
         await reverts(one, key).delete("notes")
         await reverts(one, key).restore("old")
-        await one.write(partial(_follow, job_moved(JobStage.WORKING), SessionId(session)))
+        await one.write(partial(_follow, job_moved(JobStage.WORKING), session))
         root = await one.read(partial(_root, moving(folder)))
         report = await move_to(one, two, folder)
         assert (report.moved.root, report.merged) == (root, 0)
         assert await two.read(partial(_root, moving(folder))) == root
         assert await two.read(lambda tx: tx.all("SELECT state FROM jobs")) == [("working",)]
-        assert await is_sound(one) == await is_sound(two) == []
         assert [found.problems for found in await two.read(verify_jobs)] == [()]
 
 
 async def test_a_job_that_continued_there_before_a_move_was_run_again_stays_as_it_is_there(tmp_path: Path):
-    folder = tmp_path / "shop"
-    session = await fill(tmp_path / "one", folder)
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
-        for event in (quoted(), AGREED):
-            await one.write(partial(_follow, event, SessionId(session)))
+    async with filled(tmp_path) as (folder, session, one, two):
+        await agree(one, session)
         await arrived_only(one, two, folder, tmp_path / "a.car")
-        await two.write(partial(_follow, job_moved(JobStage.WORKING), SessionId(session)))
+        await two.write(partial(_follow, job_moved(JobStage.WORKING), session))
         await move_to(one, two, folder)
         assert await two.read(lambda tx: tx.all("SELECT state FROM jobs")) == [("working",)]
         assert await one.read(lambda tx: tx.all("SELECT id FROM jobs")) == []
-        assert await is_sound(one) == await is_sound(two) == []
         assert [found.problems for found in await two.read(verify_jobs)] == [()]
 
 
 async def test_what_a_job_used_before_a_move_was_run_again_is_not_lost(tmp_path: Path):
-    folder = tmp_path / "shop"
-    session = await fill(tmp_path / "one", folder)
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
-        for event in (quoted(), AGREED):
-            await one.write(partial(_follow, event, SessionId(session)))
+    async with filled(tmp_path) as (folder, session, one, two):
+        await agree(one, session)
         await arrived_only(one, two, folder, tmp_path / "a.car")
         await rename_session(one, session, "It went on", now=NOW)
         job = quoted().job_id
@@ -446,10 +431,9 @@ async def test_what_a_job_used_before_a_move_was_run_again_is_not_lost(tmp_path:
 
 
 async def test_a_change_that_cannot_join_another_one_there_refuses_the_move_until_both_are_the_same(tmp_path: Path):
-    folder = tmp_path / "shop"
-    owner = MemoryScope("tester", key_of(folder), SessionId(await fill(tmp_path / "one", folder)))
-    key = key_of(folder)
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+    async with filled(tmp_path) as (folder, session, one, two):
+        key = key_of(folder)
+        owner = MemoryScope("tester", key, session)
         await arrived_only(one, two, folder, tmp_path / "a.car")
         await MemorySetup(one, owner, clock=FakeClock()).configure("project", "limit", "7777")
         await say(two, "project", "The roof is new.", project=key, peer=9)
@@ -465,29 +449,24 @@ async def test_a_change_that_cannot_join_another_one_there_refuses_the_move_unti
             await move_to(one, two, folder)
         await settle(two, key, "teal/ is generated.")
         assert (await move_to(one, two, folder)).merged > 0
-        assert await is_sound(one) == await is_sound(two) == []
         assert "The roof is new." in await text_of(two, owner=key)
 
 
 async def test_words_that_were_forgotten_before_a_move_was_run_again_are_gone_there_too(tmp_path: Path):
-    folder = tmp_path / "shop"
-    await fill(tmp_path / "one", folder)
-    key = key_of(folder)
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+    async with filled(tmp_path) as (folder, _, one, two):
+        key = key_of(folder)
         await say(one, "project", "The word is zebrafish.", project=key)
         await arrived_only(one, two, folder, tmp_path / "a.car")
         scope = HistoryScope(((Scope.PROJECT, key),), CONSTELLATION_STREAM, PERSON.actor, PERSON.origin, 9)
         forgetting = MemoryForgetting(one, scope, clock=FakeClock(), parameters=parameter_names)
         await forgetting.forget("project", "the word is zebrafish")
         assert (await move_to(one, two, folder)).merged == 0
-        assert await is_sound(one) == await is_sound(two) == []
     assert b"zebrafish" not in bytes_around(tmp_path / "two")
 
 
 async def test_an_import_does_not_bring_back_a_session_that_moved_away(tmp_path: Path):
-    folder, file = tmp_path / "shop", tmp_path / "a.car"
-    session = await fill(tmp_path / "one", folder)
-    async with home(tmp_path / "one") as one, home(tmp_path / "two") as two:
+    file = tmp_path / "a.car"
+    async with filled(tmp_path) as (folder, session, one, two):
         await move_to(one, two, folder)
         await rename_session(two, session, "It went on", now=NOW)
         await leave(two, file)

@@ -1,4 +1,4 @@
-"""`pattern-acp memory` finds things, tells what can be restored, and marks words without colours."""
+"""`pattern-acp memory` finds things, and tells what can be restored."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,6 @@ import anyio
 import pytest
 
 from pattern_acp.bootstrap.process import Process, start_process
-from pattern_acp.cli.arguments import BadUsage
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.command_runner import run_call
 from pattern_acp.commands.parameters import TypedCommand
@@ -46,8 +45,6 @@ def test_a_search_tells_what_was_found_where_and_why(home: Process, folder: Path
     assert "  build with ninja" in told.splitlines()[1]
     (hit,) = json.loads(answer(home, folder, capsys, "search", "what", "flies", "zeppelins", "--json"))
     assert (hit["source"], hit["text"], hit["guess"]) == ("memory block human", "likes zeppelins", False)
-    assert "Nothing" in answer(home, folder, capsys, "search", "zeppelins", "--scope", "project")
-    assert "Nothing" in answer(home, folder, capsys, "search", "zeppelins", "--kind", "archival")
     assert "Nothing" in answer(home, folder, capsys, "search", "zeppelins", "--until", "2001-02-03")
     assert "zeppelins" in answer(home, folder, capsys, "search", "zeppelins", "--kind", "block", "--kind", "user")
     assert "Nothing" in answer(home, folder, capsys, "search", "\"( AND NEAR* don't --")
@@ -72,13 +69,6 @@ def test_what_was_said_many_times_takes_no_room_from_other_results(
 
 def test_a_search_in_a_new_constellation_finds_nothing(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
     assert "Nothing in memory" in answer(home, folder, capsys, "search", "anything")
-
-
-def test_what_a_search_cannot_take_is_said(capsys: pytest.CaptureFixture[str]):
-    for words in (["--since", "yesterday"], ["--scope", "mine"], ["--kind", "letter"]):
-        refused = parse_arguments(["memory", "search", "x", *words])
-        assert isinstance(refused, BadUsage), words
-    assert isinstance(parse_arguments(["memory", "search"]), BadUsage)
 
 
 def test_the_list_says_how_far_the_project_is_isolated(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
@@ -106,17 +96,6 @@ def test_each_of_two_deleted_blocks_of_one_label_can_be_had_back(
         answer(home, folder, capsys, "restore", "notes")
     with pytest.raises(PatternError, match="No memory block 'persona'"):
         answer(home, folder, capsys, "restore", "persona", "3")
-
-
-def test_a_comparison_by_words_is_marked_without_colours(
-    home: Process, folder: Path, capsys: pytest.CaptureFixture[str]
-):
-    answer(home, folder, capsys, "create", "notes", "What to keep", "--text", r"build with make\nsecond")
-    new = folder / "new.txt"
-    new.write_bytes(b"build with ninja\r\nsecond\r\n")
-    answer(home, folder, capsys, "edit", "notes", "--file", str(new))
-    told = answer(home, folder, capsys, "diff", "notes", "--words")
-    assert told.splitlines()[1:] == ["build with [-make-]{+ninja+}", "second"]
 
 
 @pytest.mark.parametrize(
@@ -163,11 +142,3 @@ def test_a_secret_that_is_there_already_does_not_stop_other_edits(
     new = folder / "new.txt"
     new.write_text(f"{secret}\nand more\n")
     assert "+and more" in answer(home, folder, capsys, "edit", "notes", "--file", str(new))
-
-
-def test_the_settings_of_a_block_are_all_told(home: Process, folder: Path, capsys: pytest.CaptureFixture[str]):
-    told = answer(home, folder, capsys, "create", "two words", "What to keep")
-    assert 'memory set "two words" tells its settings' in told
-    answer(home, folder, capsys, "set", "two words", "pinned", "yes")
-    rows = [line.split() for line in answer(home, folder, capsys, "set", "two words").splitlines()]
-    assert {("scope", "project"), ("tier", "working"), ("pinned", "yes")} <= {tuple(row) for row in rows}

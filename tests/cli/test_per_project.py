@@ -95,12 +95,13 @@ def test_a_constellation_that_is_named_is_used_wherever_the_command_runs(termina
 
 
 def test_what_a_command_forgets_is_forgotten_in_the_files_of_all(terminal: Terminal):
-    terminal.note("shop", "about", "The door code is QUARTZ-7731-LANTERN.")
+    terminal.note("shop", "about", r"Likes tea.\nThe door code is QUARTZ-7731-LANTERN.")
     terminal.note("blog", "build", "Build with hugo.", "project")
     assert b"QUARTZ-7731-LANTERN" in _bytes(terminal.path("blog"))
     terminal.run("elsewhere", "memory", "forget", "about", "QUARTZ-7731-LANTERN", "--yes")
     for path in (terminal.path("shop"), terminal.path("blog"), terminal.process().constellation_path):
         assert b"QUARTZ-7731-LANTERN" not in _bytes(path)
+        assert b"Likes tea." in _bytes(path)
 
 
 def test_what_is_forgotten_without_the_key_of_sync_is_forgotten_in_the_files_of_all_projects(terminal: Terminal):

@@ -210,7 +210,6 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(
     home: Process, session: str, capsys: pytest.CaptureFixture[str]
 ):
     for asked, sentence in (
-        (typed("sessions", "fork", session, "7"), "no turn 7; the session has 1"),
         (typed("sessions", "undelete", session), "no deleted session"),
         (typed("sessions", "rename", "s1", "x"), "no session s1"),
         (typed("sessions", "delete", "s1"), "no session s1"),

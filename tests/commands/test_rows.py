@@ -7,10 +7,11 @@ import pytest
 from pattern_acp.cli.arguments import ShowText
 from pattern_acp.cli.argv import parse_arguments
 from pattern_acp.cli.command_table import GROUPS
-from pattern_acp.commands.document import cell, fence
+from pattern_acp.cli.rendering import plain
+from pattern_acp.commands.document import Column, Diff, ItemList, Table, cell, columns, markdown
 from pattern_acp.commands.memory import SCOPES, SEARCHED, VERBS
 from pattern_acp.commands.memory_results import short_id
-from pattern_acp.commands.parameters import Command, first_word, take_word
+from pattern_acp.commands.parameters import Command, CommandMisusedError, first_word, read_slash, take_word
 from pattern_acp.commands.slash import COMMANDS
 from pattern_acp.memory.archive import Severity
 from pattern_acp.memory.blocks import Scope
@@ -36,9 +37,8 @@ def test_what_carries_out_a_command_of_a_terminal_takes_what_its_row_names(comma
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
-def test_what_carries_out_a_slash_command_takes_the_session_and_what_was_typed(command: Command):
-    taken = {one.name: "" for one in command.taken("slash")} if command.in_session else {}
-    inspect.signature(command.run).bind("session", *([] if command.in_session else ["argument"]), **taken)
+def test_what_carries_out_a_slash_command_takes_what_its_row_names(command: Command):
+    inspect.signature(command.run).bind("session", **{one.name: "" for one in command.taken("slash")})
 
 
 def test_choices_are_those_of_memory():
@@ -90,6 +90,25 @@ def test_what_follows_a_verb_may_begin_on_a_line_of_its_own(text: str, word: str
     assert first_word(text) == (word, rest)
 
 
-def test_cells_and_fences_hold_any_text():
+def test_words_behind_a_command_that_takes_none_are_refused():
+    with pytest.raises(CommandMisusedError, match="/status takes nothing more, not 'of it' too"):
+        read_slash(COMMANDS["status"], "of it", "/status")
+    assert read_slash(COMMANDS["queue"], " edit 1  a\n b ", "/queue") == {"argument": " edit 1  a\n b "}
+
+
+def test_cells_hold_any_text_and_code_stays_code():
     assert cell("a | b\nc", 50) == "a \\| b c"
-    assert fence("```python\n```").startswith("````\n")
+    shown = markdown((Table(columns(Column("Command", code=True)), (("a | `b`",), ("",))),))
+    assert shown.splitlines()[2:] == ["| `a \\| 'b'` |", "|  |"]
+
+
+def test_a_difference_by_words_is_marked_in_the_chat_and_in_a_terminal_without_colours():
+    parts = (Diff("build with make\nsecond", "build with ninja\nsecond", words=True),)
+    assert markdown(parts) == "```\nbuild with [-make-]{+ninja+}\nsecond\n```"
+    assert plain(parts) == "build with [-make-]{+ninja+}\nsecond"
+
+
+def test_a_list_has_marks_or_numbers_in_the_chat_and_in_a_terminal():
+    parts = (ItemList(("`make`", "done"), numbered=True), ItemList(("more",)))
+    assert markdown(parts) == "1. `make`\n2. done\n\n- more"
+    assert plain(parts) == "1. make\n2. done\n- more"

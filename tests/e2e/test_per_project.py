@@ -243,20 +243,6 @@ async def test_a_process_that_is_killed_while_it_replicates_loses_nothing(tmp_pa
         assert all(not one["problems"] for one in json.loads(command(home, folder, "memory", "verify", "--json")))
 
 
-async def test_what_is_forgotten_in_one_repository_is_forgotten_in_the_files_of_all(tmp_path: Path):
-    home = home_of(tmp_path)
-    shop, blog = repository(tmp_path / "shop"), repository(tmp_path / "blog")
-    async with running_process(Launch(home)) as agent:
-        here, there = [await agent.editor.open_session(str(folder)) for folder in (shop, blog)]
-        await agent.editor.prompt(here, "/remember me: Drinks tea every morning.")
-        await agent.editor.prompt(here, "/remember me: QUARTZ-7731-LANTERN opens the door.")
-        await until_recalled(agent, there, "QUARTZ-7731-LANTERN")
-    command(home, shop, "memory", "forget", "human", "QUARTZ-7731-LANTERN", "--yes")
-    for project in ("shop", "blog", "default"):
-        assert not has(home, project, "QUARTZ-7731-LANTERN")
-        assert has(home, project, "Drinks tea")
-
-
 async def test_two_repositories_are_served_in_version_2_as_well(tmp_path: Path):
     home = home_of(tmp_path)
     introduction: JsonDict = {"protocolVersion": 2, "capabilities": {}, "info": {"name": "tests", "version": "1"}}

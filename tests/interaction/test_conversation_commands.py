@@ -103,7 +103,7 @@ async def test_diff_shows_what_the_session_changed_and_what_git_names_besides():
         await answer(agent, session, "Write.")
         shown = await answer(agent, session, "/diff")
         assert shown.startswith(
-            "2 files changed by edits of this session.\n\n**new.txt** (new)\n```diff\n--- /dev/null\n"
+            "2 files changed by edits of this session.\n\n**new.txt** (new)\n\n```diff\n--- /dev/null\n"
         )
         assert "+hello" in shown
         narrowed = await answer(agent, session, "/diff sub")
@@ -187,7 +187,7 @@ async def test_diff_names_deletions_and_renames_in_words():
         session = await opened(agent)
         await answer(agent, session, "Tidy up.")
         shown = await answer(agent, session, "/diff")
-    assert "**gone.txt** (deleted)\n```diff\n--- a/gone.txt\n+++ /dev/null\n" in shown
-    assert "**new.txt** (renamed from old.txt)\n```diff\n--- a/old.txt\n+++ b/new.txt\n" in shown
+    assert "**gone.txt** (deleted)\n\n```diff\n--- a/gone.txt\n+++ /dev/null\n" in shown
+    assert "**new.txt** (renamed from old.txt)\n\n```diff\n--- a/old.txt\n+++ b/new.txt\n" in shown
     assert "-4\n+four" in shown
     assert shown.startswith("2 files changed")

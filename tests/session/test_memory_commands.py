@@ -70,14 +70,6 @@ async def test_an_older_version_is_shown_and_compared():
         assert "+speaks Dutch" in await ask(agent, session, "/memory diff human")
 
 
-async def test_a_comparison_by_words_marks_them():
-    async with running_agent(ScriptedProvider([])) as agent:
-        session = await opened(agent)
-        await ask(agent, session, "/memory edit human likes green tea\nworks at night\nspeaks Dutch")
-        said = await ask(agent, session, "/memory diff human --words")
-        assert "likes{+ green+} tea" in said
-
-
 async def test_blame_names_the_write_of_each_line_and_of_characters():
     async with running_agent(ScriptedProvider([])) as agent:
         session = await opened(agent)

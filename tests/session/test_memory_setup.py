@@ -50,7 +50,11 @@ async def test_a_block_that_needs_fields_is_created_with_a_text():
 async def test_a_label_of_several_words_is_set_up_in_quotes():
     async with running_agent(ScriptedProvider([])) as agent:
         session = await agent.editor.open_session(str(agent.folder))
-        assert "`two words` is there" in await ask(agent, session, '/memory create "two words" What is odd.')
+        said = await ask(agent, session, '/memory create "two words" What is odd.')
+        assert '`two words` is there. `/memory set "two words"` tells its settings.' in said
+        await ask(agent, session, '/memory set "two words" pinned yes')
+        rows = (await ask(agent, session, '/memory set "two words"')).splitlines()
+        assert {"| scope | project |", "| tier | working |", "| pinned | yes |"} <= set(rows)
         assert "limit is 90 now" in await ask(agent, session, '/memory set "two words" limit 90')
         assert "shared with nobody" in await ask(agent, session, '/memory share "two words"')
 

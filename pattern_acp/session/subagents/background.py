@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pattern_acp.commands.document import ItemList, Result, as_result
 from pattern_acp.commands.parameters import CommandMisusedError, first_word
 from pattern_acp.db.connection import Transaction
 from pattern_acp.domain.access import Actor, Origin
@@ -456,7 +457,7 @@ def line_about(name: str, worker_id: str, state: str, task: str) -> str:
     return f"**{name}** ({worker_id}) {state}: {one_line(task, SHOWN_TASK)}"
 
 
-async def run_workers(session: "Session", argument: str) -> str:
+async def run_workers(session: "Session", argument: str) -> Result:
     """List subagents in the background, show one with its changes, or stop one.
 
     Raises:
@@ -464,20 +465,20 @@ async def run_workers(session: "Session", argument: str) -> str:
     """
     workers = session.workers
     if session.state.reported:
-        lines = [f"- {line_about(one.name, one.job_id, WAITS, one.task)}" for one in session.state.reported]
-        return "\n".join(lines)
+        lines = tuple(line_about(one.name, one.job_id, WAITS, one.task) for one in session.state.reported)
+        return as_result(ItemList(lines))
     if not isinstance(workers, BackgroundSubagents) or not workers.all():
-        return NONE
+        return as_result(NONE)
     verb, rest = first_word(argument)
     if not verb:
-        return "\n".join([*(f"- {worker.line}" for worker in workers.all()), "", HELP])
+        return as_result(ItemList(tuple(worker.line for worker in workers.all())), HELP)
     worker = workers.named(rest.strip() if verb == "stop" and rest.strip() else argument.strip())
     if verb == "stop" and rest.strip():
         if worker.outcome:
-            return f"{worker.line}\n\nThere is nothing to stop."
+            return as_result(worker.line, "There is nothing to stop.")
         await workers.stop(worker)
-        return worker.line
-    return "\n\n".join((worker.line, *await _shown_result(worker, session.state.cwd)))
+        return as_result(worker.line)
+    return as_result(worker.line, *await _shown_result(worker, session.state.cwd))
 
 
 async def _shown_result(worker: BackgroundSubagent, cwd: str) -> Sequence[str]:

@@ -14,6 +14,7 @@ import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pattern_acp.commands.document import markdown
 from pattern_acp.config.settings import CompactionStrategy
 from pattern_acp.context import compaction
 from pattern_acp.context.builder import MemoryView, Stable, build_request, long_text, result_text
@@ -826,7 +827,7 @@ class Subagent:
         reports = [str(untrusted_block("report", text, of=name)) for name, text in self.reports.items() if text]
         if self._task.kind is not SubagentKind.REVIEWER:
             return (self._task.task, *reports)
-        changes = await run_diff(self._session, "")
+        changes = markdown((await run_diff(self._session, "")).document)
         return (self._task.task, *reports, str(untrusted_block("changes", changes)))
 
     async def _long_text(self, text_id: str) -> str | None:
