@@ -419,6 +419,8 @@ class WireProvider:
     ) -> None:
         self._settings = settings
         self._wire = wire
+        # Once: to look whether an object fits a protocol takes longer than to read a short answer.
+        self._new_parser: Callable[[], StreamParser] = wire.new_parser if isinstance(wire, FramedWire) else SseParser
         self._http = http
         self._retry = retry
         self._limiters = limiters
@@ -544,7 +546,7 @@ class WireProvider:
     async def _decoded(
         self, chunks: AsyncIterator[bytes], decoder: Decoder, response: "HttpResponse", model: str
     ) -> AsyncGenerator[ProviderEvent, None]:
-        parser = self._wire.new_parser() if isinstance(self._wire, FramedWire) else SseParser()
+        parser = self._new_parser()
         head: bytes | None = b"" if isinstance(parser, SseParser) else None
         try:
             while not decoder.is_done and (chunk := await _next(chunks, decoder)) is not None:
