@@ -219,8 +219,7 @@ def _verify_search(tx: Transaction, path: Path) -> list[Finding]:
 def _index_again(tx: Transaction) -> Sequence[IndexedCount]:
     """Index what the search index lacks of memory and tasks, and say what that was.
 
-    Skills are indexed as sessions find them. Messages are left out: earlier versions indexed less of a session, and a
-    turn that a failing disk stopped may lack a passage.
+    Skills are indexed as sessions find them. Messages are left out: earlier versions indexed less of a session.
     """
     newest = newest_entry(tx)
     index_memory(tx)

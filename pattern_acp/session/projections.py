@@ -1,6 +1,7 @@
 """Rows that follow from a session's events, changed in the event's own transaction (rule R1)."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from pattern_acp.context.recall_budget import CATCH_UP_CALL
 from pattern_acp.db.connection import Transaction
@@ -32,6 +33,7 @@ from pattern_acp.journal.events import (
     TurnStarted,
     UsageReported,
 )
+from pattern_acp.journal.history import place_of_event
 from pattern_acp.journal.usage import count_skill_use, note_usage
 from pattern_acp.mcp_servers.catalogue import Pin, store_pin
 from pattern_acp.memory.feed import move_cursor, note_activity
@@ -44,6 +46,10 @@ from pattern_acp.providers.history import CONTINUE_NOTES
 from pattern_acp.tasks.presence import note_task_turn
 from pattern_acp.trust import remove_agreement, store_agreement
 from pattern_acp.turn.recorder import NewEvent
+
+_Known: TypeAlias = tuple[
+    tuple[str, ...] | None, set[ToolCallId], tuple[str, str], "WholeAnswers", dict[str, ToolCallView]
+]
 
 
 class SessionProjections:
@@ -76,6 +82,11 @@ class SessionProjections:
         self._persona = persona
         self._search_owner = search_owner
         self._clock = clock
+        self._tx: Transaction | None = None
+        self._newest = 0
+        """The event that was followed last."""
+        self._before = self._known()
+        """State before the transaction of that event."""
 
     def remember_as(self, persona: str, memory: ConstellationMemory) -> None:
         """Continue with another persona and its memory."""
@@ -83,6 +94,7 @@ class SessionProjections:
 
     def apply(self, tx: Transaction, new: NewEvent, seq: int) -> None:
         """Change the rows that follow from `new`, whose event has the number `seq`."""
+        self._forget_undone(tx, seq)
         now = self._clock.now_ms()
         answer = self._answers.follow(new.event)
         match new.event:
@@ -106,6 +118,22 @@ class SessionProjections:
                 follow_trust(tx, new.event, at_ms=now, seq=seq)
             case event:
                 self._follow(tx, event, now, seq)
+
+    def _forget_undone(self, tx: Transaction, seq: int) -> None:
+        """Go back to what was known before a transaction that was undone: its events come again, or never came."""
+        if tx is not self._tx:
+            if self._newest and (seq <= self._newest or not self._is_recorded(tx, self._newest)):
+                self._found_skills, self._skill_calls, self._job, self._answers, self._calls = self._before
+            self._tx, self._before = tx, self._known()
+        self._newest = seq
+
+    def _is_recorded(self, tx: Transaction, seq: int) -> bool:
+        place = place_of_event(tx, seq)
+        return place is not None and place.stream == self._session_id
+
+    def _known(self) -> "_Known":
+        calls, answers = dict(self._calls), self._answers.copy()
+        return self._found_skills, set(self._skill_calls), self._job, answers, calls
 
     def _set_option(self, tx: Transaction, event: SessionConfigured, now: int, seq: int) -> None:
         sessions.set_option(tx, self._session_id, event.option, event.value, seq=seq, at_ms=now)
@@ -243,6 +271,12 @@ class WholeAnswers:
     def __init__(self) -> None:
         self._answer: Message | None = None
         self._continues = False
+
+    def copy(self) -> "WholeAnswers":
+        """One that has followed the same events."""
+        copied = WholeAnswers()
+        copied._answer, copied._continues = self._answer, self._continues
+        return copied
 
     def follow(self, event: Event) -> Message | None:
         """After an event with words for the model: the answer as far as it goes, with the id of its first part."""

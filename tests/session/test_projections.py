@@ -2,13 +2,20 @@
 
 from pathlib import Path
 
+import pytest
+
 from pattern_acp.db.connection import Transaction
-from pattern_acp.domain.clock import SystemClock
+from pattern_acp.db.errors import DiskFullError
+from pattern_acp.domain.clock import MessageId, SystemClock, TurnId
+from pattern_acp.domain.messages import Message, Role, TextPart
+from pattern_acp.journal.events import ContextAdded, MessageRecorded, TurnStarted
 from pattern_acp.journal.sessions import SessionRow, get_session
+from pattern_acp.providers.history import CONTINUE_NOTE
 from pattern_acp.providers.scripted import ScriptedProvider
 from pattern_acp.session.redaction import RedactionWanted, redact_session
 from pattern_acp.session.session import Session
 from pattern_acp.session.stored import index_all, restore_session
+from pattern_acp.turn.recorder import NewEvent
 from tests.support.agent import RunningAgent, running_agent
 from tests.support.editor import choose
 from tests.support.scripts import Turn, calls, says
@@ -125,3 +132,28 @@ async def test_words_that_were_forgotten_do_not_come_back_into_the_index(tmp_pat
         await agent.database.write(index_all)
         rows = await agent.database.read(lambda tx: tx.all("SELECT text FROM search_entries WHERE kind = 'call'"))
         assert [str(row[0]).count("folder-of") for row in rows] == [0]
+
+
+async def test_an_answer_in_two_parts_is_found_whole_after_its_first_commit_failed():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = agent.sessions.get(await agent.editor.open_session(str(agent.folder)))
+        turn, user, assistant = TurnId("turn_1"), Role.USER, Role.ASSISTANT
+        first, note, second = (
+            Message(MessageId(f"msg_{number}"), role, (TextPart(text),))
+            for number, (role, text) in enumerate(
+                ((assistant, "The zeppelin is "), (user, CONTINUE_NOTE), (assistant, "green."))
+            )
+        )
+        prompt = Message(MessageId("msg_prompt"), user, (TextPart("What colour?"),))
+        await session.recorder.record(NewEvent(TurnStarted(turn, prompt)), NewEvent(MessageRecorded(turn, first)))
+        await session.recorder.record(NewEvent(ContextAdded(turn, note)))
+        await session.recorder.record_soon(NewEvent(MessageRecorded(turn, second)))
+
+        def fail(_tx: Transaction) -> None:
+            raise DiskFullError("The disk is full.")
+
+        with pytest.raises(DiskFullError):
+            await session.recorder.record(behind=fail)
+        await session.recorder.record()
+        texts = await agent.database.read(lambda tx: tx.all("SELECT text FROM search_entries WHERE kind = 'assistant'"))
+        assert texts == [("The zeppelin is green.",)]
