@@ -238,20 +238,15 @@ class MemoryExchange:
     async def _send(self, device: Device, names: Sequence[SegmentName], report: ExchangeReport) -> None:
         device = await self._database.read(device_of) or device
         own = _of_device(device, names)
-        is_whole = await self._database.read(lambda tx: self._is_whole_due(tx, device, own))
-        changes = await self._database.read(
-            lambda tx: read_changes(tx, self._sharing, 0 if is_whole else device.upto, self._mask)
-        )
-        forgotten = await self._database.read(
-            lambda tx: forgettings_to_tell(tx, self._key, self._sharing, is_whole=is_whole)
-        )
+        # In one snapshot: what another window forgets in between would be passed over.
+        is_whole, changes, forgotten, followed = await self._database.read(lambda tx: self._look(tx, device, own))
         report.notes += changes.report.left_out
         if changes.is_empty and not is_whole and not forgotten:
             if changes.upto - device.upto > PASS_EVENTS:
                 passed: dict[str, SqlValue] = {"device": device.name, "upto": changes.upto, "before": device.number}
                 await self._database.write(lambda tx: tx.execute(QUERIES["pass_events"], passed))
         else:
-            await self._write(device, changes, forgotten, report, is_whole=is_whole)
+            await self._write(device, changes, forgotten, followed, report, is_whole=is_whole)
             if is_whole:
                 # Those before may have words that were forgotten.
                 device = await self._database.read(device_of) or device
@@ -265,6 +260,15 @@ class MemoryExchange:
         seen = [peer.seen for peer in peers_of(tx) if not peer.revoked]
         drop_heard(tx, self._key, self._sharing, seen, self._clock.now_ms())
 
+    def _look(
+        self, tx: Transaction, device: Device, own: dict[int, SegmentName]
+    ) -> tuple[bool, Changes, tuple[Forgetting, ...], tuple[str, ...]]:
+        """Find out whether all is to be reported, the changes and forgettings to report, and those followed here."""
+        is_whole = self._is_whole_due(tx, device, own)
+        changes = read_changes(tx, self._sharing, 0 if is_whole else device.upto, self._mask)
+        forgotten = forgettings_to_tell(tx, self._key, self._sharing, is_whole=is_whole)
+        return is_whole, changes, forgotten, followed_forgettings(tx)
+
     def _is_whole_due(self, tx: Transaction, device: Device, own: dict[int, SegmentName]) -> bool:
         """Tell whether all is to be reported at once: something is missing there, or too much is."""
         is_there = all(number in own for number in range(max(1, device.whole), device.number + 1))
@@ -277,6 +281,7 @@ class MemoryExchange:
         device: Device,
         changes: Changes,
         forgotten: tuple[Forgetting, ...],
+        followed: tuple[str, ...],
         report: ExchangeReport,
         *,
         is_whole: bool,
@@ -290,7 +295,7 @@ class MemoryExchange:
             tuple(peer.device for peer in peers if peer.revoked),
             self._clock.now_ms(),
             forgotten,
-            await self._database.read(followed_forgettings),
+            followed,
         )
         row: dict[str, SqlValue] = {
             "device": device.name,

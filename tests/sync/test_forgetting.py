@@ -1,15 +1,17 @@
 """What one device forgets is forgotten on all, and their memory still comes to the same."""
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import anyio
 import pytest
 
+from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import RandomIds
 from pattern_acp.journal.writer import CONSTELLATION_STREAM
 from pattern_acp.memory.blocks import BlockKey, BlockSpec, Scope
@@ -36,6 +38,8 @@ from tests.support.process import Launch, run_command_line, running_process
 from tests.sync.test_exchange import KEY, PROJECT, SECRET, Device, devices, plan, task_names
 
 WORDS = "correct-horse-battery"
+
+T = TypeVar("T")
 
 
 async def forget(device: Device, label: str, passage: str | None = WORDS, project: str = PROJECT) -> None:
@@ -135,6 +139,45 @@ async def test_no_segment_that_is_left_has_the_words_but_to_say_that_they_are_fo
             assert WORDS.encode() not in segment.archive
         assert WORDS not in (await three_.texts()).get("project", "")
         assert await two.database.read(lambda tx: unheard_forgettings(tx, 0)) == 1
+
+
+class MeanwhileDatabase(Database):
+    """A constellation in which something happens before one of its reads, counted from 0."""
+
+    def __init__(self, inner: Database, at: int, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(inner._writer, inner._reader, inner.facts)
+        self._at, self._meanwhile = at, meanwhile
+
+    async def read(self, function: Callable[[Transaction], T]) -> T:
+        """See `Database.read`."""
+        self._at -= 1
+        if self._at == -1:
+            await self._meanwhile()
+        return await super().read(function)
+
+
+@pytest.mark.parametrize("at", range(6))
+async def test_words_that_another_window_forgets_while_one_exchanges_are_in_no_segment_that_is_left(
+    tmp_path: Path, at: int
+):
+    depot = Depot()
+    async with devices(tmp_path, 2, lambda: MemoryCarrier(depot)) as (one, two):
+        await one.say("project", f"The password is {WORDS}.")
+        await one.exchange()
+        await one.say("project", "The port is 7433.")
+        inner = one.database
+        one.database = MeanwhileDatabase(
+            inner, at, lambda: forget(Device(inner, "", 7, one.carrier, one.clock), "project")
+        )
+        await one.exchange()
+        one.database = inner
+        for each in (one, two, one):
+            await each.exchange()
+        for name, content in depot.there.items():
+            segment = unseal(KEY, name, content)
+            assert segment is not None
+            assert WORDS.encode() not in segment.archive
+        assert WORDS not in (await two.texts())["project"]
 
 
 async def test_a_device_that_was_away_forgets_when_it_is_back_and_brings_nothing_back(tmp_path: Path):
