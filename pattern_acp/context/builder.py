@@ -5,7 +5,6 @@ words for memory, whole once and after that only the changes, and when telling a
 sessions, how memory is stored, or when a turn begins.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 
@@ -410,6 +409,8 @@ def _change(view: MemoryView, known: ShownBlock, writes: Sequence[WriteNote]) ->
 
 
 def _changed_lines(before: str, after: str) -> str:
+    import difflib
+
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
     # The first two name files; lines of places say nothing to a model.
     return "\n".join(line for line in list(lines)[2:] if not line.startswith("@@"))

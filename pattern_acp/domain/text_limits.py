@@ -3,7 +3,6 @@
 Owns: how much is left out and how that is said. Must not know: any tool.
 """
 
-import difflib
 import re
 import unicodedata
 
@@ -115,6 +114,8 @@ def numbered(lines: list[str], first: int) -> str:
 
 def short_diff(before: str, after: str, limit: int = _DIFF_LIMIT) -> str:
     """A unified diff of two texts, cut in the middle at `limit` characters."""
+    import difflib
+
     old, new = before.splitlines(), after.splitlines()
     if len(old) + len(new) > DIFFED_LINES:
         return "(too long to compare; read the file again)"

@@ -5,10 +5,8 @@ lines. Must not know: Loro, blocks, colours, Markdown. Loro merges such a double
 one behind the other without a word (reference: memory, section 1.3); here it is known and marked.
 """
 
-import difflib
 import json
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from enum import StrEnum
 from itertools import accumulate
 from typing import Literal, TypeAlias, cast
@@ -45,6 +43,8 @@ class DiffPart(Struct, frozen=True):
 
 def unified_diff(before: str, after: str, *, before_name: str, after_name: str, context: int = 3) -> str:
     """The lines that changed, in the unified format, without a line end at the end; empty when nothing did."""
+    import difflib
+
     old, new = (text.split("\n") if text else [] for text in (before, after))
     lines = difflib.unified_diff(old, new, before_name, after_name, n=context, lineterm="")
     return "\n".join(lines)
@@ -110,6 +110,8 @@ def _by_words(gone: str, come: str) -> list[DiffPart]:
 
 
 def _opcodes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:
+    import difflib
+
     return list(difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
 
 
@@ -262,6 +264,8 @@ def _merge_region(base: list[str], theirs: list[str], ours: list[str]) -> tuple[
 
 def _same_everywhere(base: list[str], theirs: list[str], ours: list[str]) -> list[_Region]:
     """The runs of lines that all three have, in order, ending with an empty run at the ends."""
+    from difflib import SequenceMatcher
+
     their_blocks = SequenceMatcher(a=base, b=theirs, autojunk=False).get_matching_blocks()
     our_blocks = SequenceMatcher(a=base, b=ours, autojunk=False).get_matching_blocks()
     regions: list[_Region] = []

@@ -10,11 +10,11 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pattern_acp.domain.action_lines import Verbs
-from pattern_acp.domain.action_runs import ActionReader, HermesCall, HermesReader, RunEnd, ToolVerb, write_action
 from pattern_acp.domain.argument_repair import read_object
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.messages import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
@@ -36,6 +36,9 @@ from pattern_acp.providers.base import (
 from pattern_acp.providers.history import pair_calls
 from pattern_acp.providers.http_errors import ToolsRefusedError
 from pattern_acp.providers.retry import is_content
+
+if TYPE_CHECKING:
+    from pattern_acp.domain.action_runs import HermesCall, RunEnd, ToolVerb
 
 RESULT_MARK = "[results of actions"
 """Beginning of the message with results. A model that writes it itself invents them."""
@@ -80,8 +83,11 @@ _EXAMPLES = {
 _TYPES = {"integer": "NUMBER", "number": "NUMBER", "boolean": "true|false", "string": "TEXT"}
 
 
-def verbs_of(tools: Sequence[ToolSpec]) -> Verbs[ToolVerb]:
+def verbs_of(tools: Sequence[ToolSpec]) -> "Verbs[ToolVerb]":
     """The tools as verbs; of two whose names differ in case or separators only, the first."""
+    # Late, as all about actions as text: most models call tools natively.
+    from pattern_acp.domain.action_runs import ToolVerb
+
     kept: list[ToolVerb] = []
     for tool in tools:
         if not kept or Verbs(kept).find(tool.name) is None:
@@ -98,19 +104,19 @@ def instruction(tools: Sequence[ToolSpec]) -> str:
     return "\n".join([_INSTRUCTION, *shown, "These actions exist:\n", *(_about(tool) for tool in tools)])
 
 
-def usage(verb: ToolVerb) -> str:
+def usage(verb: "ToolVerb") -> str:
     """The form of an action, as an example of what to write."""
     return " ".join([f"/{verb.name}", *_forms(verb.name, verb.schema)])
 
 
 def with_text_calls(
-    messages: Sequence[Message], verbs: Verbs[ToolVerb], *, in_hermes: bool = False
+    messages: Sequence[Message], verbs: "Verbs[ToolVerb]", *, in_hermes: bool = False
 ) -> tuple[Message, ...]:
     """The conversation without native calls: each call as the text that the model could have written."""
     return tuple(_as_text(messages, verbs, in_hermes=in_hermes))
 
 
-def _as_text(messages: Sequence[Message], verbs: Verbs[ToolVerb], *, in_hermes: bool) -> Iterator[Message]:
+def _as_text(messages: Sequence[Message], verbs: "Verbs[ToolVerb]", *, in_hermes: bool) -> Iterator[Message]:
     names: dict[str, str] = {}
     for message in pair_calls(messages):
         if message.role is Role.TOOL:
@@ -122,7 +128,7 @@ def _as_text(messages: Sequence[Message], verbs: Verbs[ToolVerb], *, in_hermes: 
             yield message
 
 
-def _calls(message: Message, verbs: Verbs[ToolVerb], *, in_hermes: bool) -> Message:
+def _calls(message: Message, verbs: "Verbs[ToolVerb]", *, in_hermes: bool) -> Message:
     parts: list[Part] = [part for part in message.parts if not isinstance(part, ToolCallPart)]
     before = message.text
     # Unreadable text goes back as it was written, so that the model sees what the answer to it is about.
@@ -141,7 +147,9 @@ def _in_hermes(call: ToolCallPart) -> str:
     return f"<tool_call>\n{json.dumps({'name': call.name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
 
 
-def _action(call: ToolCallPart, verbs: Verbs[ToolVerb]) -> str:
+def _action(call: ToolCallPart, verbs: "Verbs[ToolVerb]") -> str:
+    from pattern_acp.domain.action_runs import ToolVerb, write_action
+
     if call.problem and not call.arguments.startswith("{"):
         return call.arguments.rstrip("\n")
     try:
@@ -270,6 +278,8 @@ class TextToolsProvider:
                 yield event
 
     async def _read_actions(self, request: ProviderRequest) -> AsyncGenerator[ProviderEvent, None]:
+        from pattern_acp.domain.action_runs import ActionReader, HermesReader
+
         verbs = verbs_of(request.tools)
         reader, hermes, native = ActionReader(verbs, RESULT_MARK), HermesReader(verbs), 0
         async with self._inner.stream(put_as_text(request)) as events:
@@ -321,7 +331,7 @@ def hermes_instruction(tools: Sequence[ToolSpec]) -> str:
     return _HERMES_INSTRUCTION.replace("TOOLS", "\n".join(described))
 
 
-def _hermes_events(calls: Sequence[HermesCall], first: int, prefix: str) -> Iterator[ProviderEvent]:
+def _hermes_events(calls: "Sequence[HermesCall]", first: int, prefix: str) -> Iterator[ProviderEvent]:
     for index, call in enumerate(calls, first):
         yield ToolCallBegun(index, f"{prefix}_{index}", call.name)
         yield ToolCallFragment(index, call.raw if call.problem else json.dumps(call.arguments, ensure_ascii=False))
@@ -329,7 +339,7 @@ def _hermes_events(calls: Sequence[HermesCall], first: int, prefix: str) -> Iter
             yield MalformedToolCall(index, call.problem)
 
 
-def _end(end: RunEnd, verbs: Verbs[ToolVerb], first: int, prefix: str, *, is_cut: bool) -> Iterator[ProviderEvent]:
+def _end(end: "RunEnd", verbs: "Verbs[ToolVerb]", first: int, prefix: str, *, is_cut: bool) -> Iterator[ProviderEvent]:
     if end.text:
         yield TextDelta(end.text)
     for index, action in enumerate(end.actions, first):

@@ -4,7 +4,6 @@ Owns: /help, /status, /remember, /model, /thinking, /mcp and /doctor, and tellin
 from prose: a model that is sent one guesses at its meaning and may act on the guess.
 """
 
-import difflib
 from typing import TYPE_CHECKING
 
 import anyio
@@ -223,6 +222,8 @@ async def refuse_unknown(session: "Session", turn_id: TurnId) -> TurnEnd | None:
 
 
 async def _unknown(session: "Session", name: str) -> str:
+    import difflib
+
     names = [*COMMANDS, *(command.name for command in more_commands(session.trust, session.mcp))]
     # A name that is a path of this machine (`/tmp`) is taken for one.
     if name in names or await anyio.Path(f"/{name}").exists():

@@ -8,7 +8,6 @@ A path has two names, the one the editor knows and the one policy decides on; ju
 they still belong together.
 """
 
-import difflib
 import os
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -663,5 +662,7 @@ def _nearest_names(folder: Path, name: str) -> list[str]:
     except OSError:
         return []
     by_lower = {known.lower(): known for known in names}
+    import difflib
+
     near = difflib.get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)
     return [by_lower[lower] for lower in near]

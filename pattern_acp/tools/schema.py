@@ -8,7 +8,6 @@ as a string, a list or object written as JSON text, one object where a list is w
 an enumerated word) and strict everywhere else: a guess about what was meant could write to the wrong file.
 """
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
@@ -187,6 +186,8 @@ def _read_struct(node: types.StructType, value: Json, path: str) -> Json:
 
 
 def _arguments_hint(key: str, known: list[str]) -> str:
+    import difflib
+
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     hint = f"did you mean `{near[0]}`? The" if near else "the"
     return f"{hint} arguments are {', '.join(known)}."

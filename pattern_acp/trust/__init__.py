@@ -5,7 +5,6 @@ found, how the user is asked, or the event that records a decision (the caller a
 the same transaction, and hands over its `seq`: rule R1).
 """
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -105,6 +104,8 @@ def _heading(part: ProjectPart) -> str:
 
 
 def _difference(old: ProjectPart, new: ProjectPart) -> str:
+    import difflib
+
     if old.text == new.text:
         return "What it shows is the same; a file or a value behind it is not."
     compared = difflib.unified_diff(old.text.splitlines(), new.text.splitlines(), lineterm="", n=1)

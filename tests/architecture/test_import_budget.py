@@ -31,8 +31,8 @@ LATE_FOR_THE_FIRST_ANSWER = {"anyio", "asyncio", "dataclasses", "inspect", "logg
 """What the standard library and others must not bring before it."""
 
 LATE_FOR_SESSIONS = {
-    "PIL", "acp", "anyio.to_process", "argparse", "click", "email", "httpx", "httpx2", "importlib.metadata", "loro",
-    "mcp", "mcp_types", "platformdirs", "pydantic", "rich", "tomllib", "tree_sitter", "zipfile",
+    "PIL", "acp", "anyio.to_process", "argparse", "click", "difflib", "email", "httpx", "httpx2", "importlib.metadata",
+    "loro", "mcp", "mcp_types", "platformdirs", "pydantic", "rich", "tomllib", "tree_sitter", "zipfile",
 }  # fmt: skip
 """Nothing on the way to the answer to session/new may import these."""
 

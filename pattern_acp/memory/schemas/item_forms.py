@@ -8,7 +8,6 @@ unasked.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from difflib import SequenceMatcher
 from typing import cast
 
 from msgspec import Struct
@@ -285,6 +284,8 @@ def check_list(schema: ListSchema, state: ListState) -> None:
 
 def list_steps(root: str, before: Sequence[Item], after: Sequence[Item]) -> list[Step]:
     """The steps from one order of items to another; items that stay are not touched."""
+    from difflib import SequenceMatcher
+
     steps: list[Step] = []
     matcher = SequenceMatcher(a=before, b=after, autojunk=False)
     # From the end, so that places before stay right.
@@ -327,6 +328,8 @@ def read_log(schema: LogSchema, text: str) -> LogState:
 
 def log_steps(root: str, before: LogState, after: LogState) -> list[Step]:
     """The steps from one content to another, which undo needs; an ordinary write only ever adds at the end."""
+    from difflib import SequenceMatcher
+
     steps: list[Step] = []
     matcher = SequenceMatcher(a=before.entries, b=after.entries, autojunk=False)
     total = len(before.entries)
@@ -536,6 +539,8 @@ def _nodes(rows: Sequence[tuple[int, str]], start: int, level: int) -> tuple[tup
 
 
 def _sibling_steps(root: str, parent: str, before: Sequence[Node], after: Sequence[Node]) -> list[Step]:
+    from difflib import SequenceMatcher
+
     steps: list[Step] = []
     matcher = SequenceMatcher(a=[node.text for node in before], b=[node.text for node in after], autojunk=False)
     for tag, start, end, new_start, new_end in reversed(matcher.get_opcodes()):
