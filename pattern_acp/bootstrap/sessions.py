@@ -27,6 +27,7 @@ from pattern_acp.bootstrap.credentials import StoredLogins
 from pattern_acp.bootstrap.opening import OpenedConstellation
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.commands.document import Result
+from pattern_acp.config.code_bundle import renew_bundle
 from pattern_acp.config.keys import INSIDE_VARIABLE
 from pattern_acp.config.providers import key_variables
 from pattern_acp.config.settings import LspSettings, Settings
@@ -414,6 +415,7 @@ async def _use_the_pause(answered: anyio.Event, providers: Providers, model: str
     await providers.refresh(model)
     await anyio.sleep(REFRESH_SECONDS)
     await providers.refresh()
+    await anyio.to_thread.run_sync(renew_bundle)
 
 
 async def _prepare_for_calls(answered: anyio.Event, asked: anyio.Event) -> None:

@@ -40,6 +40,10 @@ def run_serve(flags: "Flags | None" = None) -> int:
     if answer is not None:
         _end_on_signals()
     is_introduced = answer is not None and write_first(write_fd, answer)
+    # Late, like all that follows: the first line is answered.
+    from pattern_acp.config.code_bundle import use_bundle
+
+    use_bundle()
     share_memory_of_threads()
     from pattern_acp.bootstrap.serve import serve
     from pattern_acp.config.settings import Flags
