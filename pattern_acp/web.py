@@ -28,6 +28,7 @@ from pattern_acp import __version__
 from pattern_acp.config.settings import ProviderSettings, SearchSettings, Secret
 from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.errors import WebError
+from pattern_acp.domain.late_pattern import late_pattern
 
 if TYPE_CHECKING:
     import httpx
@@ -106,7 +107,7 @@ TRIED_ADDRESSES = 3
 
 URL_CHARACTERS = 4_000
 
-_HOST = re.compile(r"[\w.:-]+")
+_HOST = late_pattern(r"[\w.:-]+")
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """Resolves a host and port to numeric addresses."""
@@ -388,10 +389,10 @@ def _shown(url: str) -> str:
 HTML_CHARACTERS = 600_000
 """Characters of a page that are parsed as HTML: that takes some seconds, and cannot be stopped."""
 
-_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
+_META_CHARSET = late_pattern(rb"<meta[^>]{0,200}?charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _UNSEEN = ("script", "style", "noscript", "template", "svg", "iframe", "object", "canvas", "head", "title", "dialog")
 _AROUND = ("nav", "footer", "aside")
-_TAG = re.compile(r"<[^>]*>")
+_TAG = late_pattern(r"<[^>]*>")
 _TEXT_TYPES = frozenset(
     {
         "application/json", "application/xml", "application/javascript", "application/x-javascript",

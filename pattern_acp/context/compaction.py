@@ -408,7 +408,7 @@ texts. Leave out what no longer matters. At most {words} words.{wish}"""
 
 _WISH = "\nThe user asks for this about the summary: {wish}"
 
-_HEADING = re.compile(r"^\s*(?:#{1,6}\s*)?(?:\*\*)?\s*(?:\d+[.)]\s*)?(?P<name>[A-Za-z][A-Za-z ]*?)[\s:*]*$")
+_HEADING = late_pattern(r"^\s*(?:#{1,6}\s*)?(?:\*\*)?\s*(?:\d+[.)]\s*)?(?P<name>[A-Za-z][A-Za-z ]*?)[\s:*]*$")
 
 
 class SummaryTask(Struct, frozen=True):

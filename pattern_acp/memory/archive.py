@@ -8,7 +8,6 @@ leaves search; only whether an entry holds changes, with who said so and why.
 """
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -26,6 +25,7 @@ from pattern_acp.domain.canonical import canonical_json, sha256_hex
 from pattern_acp.domain.clock import day_began_ms, day_of, local_minute
 from pattern_acp.domain.errors import BlockError, WorkspaceError
 from pattern_acp.domain.globs import Glob, compile_glob
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.text_limits import cut_middle, one_line, plural
 from pattern_acp.domain.tool_calls import Advised
 from pattern_acp.journal.leases import host_name
@@ -332,7 +332,7 @@ def end_of_day(text: str) -> int:
     return local_bounds(datetime.fromisoformat(text.strip()).date())[1] + 1
 
 
-_SPAN = re.compile(r"(\d{1,5})\s*(min|m|h|d)")
+_SPAN = late_pattern(r"(\d{1,5})\s*(min|m|h|d)")
 _SPANS = {"m": 60_000, "min": 60_000, "h": 3_600_000, "d": _DAY_MS}
 
 

@@ -22,6 +22,7 @@ from typing import cast
 from msgspec import Struct
 
 from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.structural_keys import TextRole, walk
 
 MARK = "[forgotten]"
@@ -363,20 +364,20 @@ def _clusters(run: str) -> Iterator[str]:
     yield run[start:]
 
 
-_BLANKS = re.compile(r"[\s\x08]+")
+_BLANKS = late_pattern(r"[\s\x08]+")
 
 _BLANK_ESCAPES = frozenset("nrtbf")
 
 _WIDE = r"[^\x00-\x7f]+|[\s\x08]{2,}|[\x08-\r\x1c-\x1f]"
 """Parts of a text that do not read like their folded form but for the case of letters."""
 
-_SPECIAL = re.compile(rf"{_WIDE}|\\+")
+_SPECIAL = late_pattern(rf"{_WIDE}|\\+")
 
-_ESCAPED = re.compile(
+_ESCAPED = late_pattern(
     rf"""{_WIDE}|\\+(?:[uU][dD][89abAB][0-9a-fA-F]{{2}}\\+[uU][dD][c-fC-F][0-9a-fA-F]{{2}}|[uU][0-9a-fA-F]{{4}}|[nrtbfNRTBF"'/])?"""
 )
 
-_INVISIBLE = re.compile(
+_INVISIBLE = late_pattern(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
@@ -392,4 +393,4 @@ _LIKE = str.maketrans(
 )
 """Quotes and hyphens that programs put instead of those that were typed, and the end of a line in our titles."""
 
-_MARKED = re.compile("|".join(re.escape(mark) for mark in MARKS))
+_MARKED = late_pattern("|".join(re.escape(mark) for mark in MARKS))

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from pattern_acp.domain.errors import PatternUnusableError, unwrap_exception_group
 from pattern_acp.domain.globs import Glob, compile_glob
+from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.workspace.errors import SearchFailedError
 from pattern_acp.workspace.git import run_lines
 from pattern_acp.workspace.line_worker import LineRequest, Skipped
@@ -185,10 +186,10 @@ def shortened(text: str, match_start: int | None) -> str:
     return f"{'…' if start else ''}{cut}{'…' if start + MAX_LINE_CHARS < len(text) else ''}"
 
 
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[^}]*\}?|.", re.DOTALL)
+_TOKEN = late_pattern(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[^}]*\}?|.", re.DOTALL)
 """A part of an expression: an escape, a set, a number of repeats, or one character."""
 
-_UNREAD = re.compile(r"\(\?(?!:)|\\[xuUN0-9]")
+_UNREAD = late_pattern(r"\(\?(?!:)|\\[xuUN0-9]")
 """Flags, look-around and escapes of characters by number, of whose expressions nothing is known."""
 
 _UNLIKE_ITSELF = frozenset("iksIKS")
@@ -472,7 +473,7 @@ async def search_text(  # noqa: PLR0913  # each is a filter of its own, most at 
     return collector.result(timed_out=scope.cancelled_caught)
 
 
-_LINE_END = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
+_LINE_END = late_pattern(r"(?<!\\)(?:\\\\)*\\n|\n")
 
 
 def spans_lines(pattern: str) -> bool:
