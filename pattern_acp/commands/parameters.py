@@ -132,6 +132,8 @@ class Command(Struct, frozen=True):
     in_session: str = ""
     """`module:function` that makes of an open session what carries it out works with; empty where a slash command takes
     the session itself."""
+    parts: tuple[str, ...] = ()
+    """The parts of an open session, by their names in `Session`, that a slash command takes instead of all of it."""
     extra: str = ""
     """The error for too many words, where they must not be repeated or others were meant."""
     check: str = ""

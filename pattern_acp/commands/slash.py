@@ -38,16 +38,17 @@ def _row(
     hint: str = "",
     *,
     taken: tuple[Parameter, ...] = (ARGUMENT,),
+    parts: tuple[str, ...] = (),
     beside: bool = False,
     extra: str = "",
 ) -> Command:
-    return Command(name, description, f"pattern_acp.{do}", taken, hint, beside=beside, extra=extra)
+    return Command(name, description, f"pattern_acp.{do}", taken, hint, parts=parts, beside=beside, extra=extra)
 
 
 COMMANDS: dict[str, Command] = {
     spec.name: spec
     for spec in (
-        _row("help", "List the commands", "session.commands:run_help", taken=(), beside=True),
+        _row("help", "List the commands", "session.commands:run_help", taken=(), beside=True, parts=("trust", "mcp")),
         _row(
             "status",
             "Model, mode, folders, memory file, prompt size",
@@ -66,6 +67,7 @@ COMMANDS: dict[str, Command] = {
             "Remember something for every later session",
             "session.commands:run_remember",
             "[me: | project:] TEXT",
+            parts=("person_memory",),
         ),
         _row(
             "recall",
@@ -94,6 +96,7 @@ COMMANDS: dict[str, Command] = {
             taken=(),
             beside=True,
             extra="/usage takes nothing behind it; `pattern-acp usage` in a terminal has more.",
+            parts=("constellation", "session_id"),
         ),
         _row(
             "budget",
@@ -124,6 +127,7 @@ COMMANDS: dict[str, Command] = {
             "Sum up this session for the next one; show the last summary",
             "session.activity_summary:run_handoff",
             "[list]",
+            parts=("constellation", "state"),
         ),
         _row(
             "clear",
@@ -144,15 +148,26 @@ COMMANDS: dict[str, Command] = {
             "session.conversation_commands:run_pin",
             "[list | off]",
         ),
-        _row("diff", "What this session changed in files", "session.conversation_commands:run_diff", "[PATH]"),
         _row(
-            "checkpoint", "Name this moment, to go back to it later", "session.rewind_requests:run_checkpoint", "NAME"
+            "diff",
+            "What this session changed in files",
+            "session.conversation_commands:run_diff",
+            "[PATH]",
+            parts=("constellation", "state"),
+        ),
+        _row(
+            "checkpoint",
+            "Name this moment, to go back to it later",
+            "session.rewind_requests:run_checkpoint",
+            "NAME",
+            parts=("checkpoints",),
         ),
         _row(
             "checkpoints",
             "The moments to which the session can go back",
             "session.rewind_requests:run_checkpoints",
             taken=(),
+            parts=("checkpoints",),
         ),
         _row(
             "rewind",
@@ -170,6 +185,7 @@ COMMANDS: dict[str, Command] = {
             "Write the conversation as Markdown",
             "session.conversation_commands:run_export",
             "[--overwrite] [PATH]",
+            parts=("constellation", "state", "workbench"),
         ),
         _row(
             "import",
@@ -189,7 +205,14 @@ COMMANDS: dict[str, Command] = {
             "session.project_commands:run_review",
             taken=(Parameter("wish", kind=Kind.TEXT, metavar="WHAT TO LOOK FOR"),),
         ),
-        _row("background", "Background commands: list, stop", "session.jobs:run_background", "[stop ID]", beside=True),
+        _row(
+            "background",
+            "Background commands: list, stop",
+            "session.jobs:run_background",
+            "[stop ID]",
+            beside=True,
+            parts=("jobs", "constellation"),
+        ),
         _row(
             "workers",
             "Subagents in the background: list, show one with its changes, stop",
@@ -227,6 +250,7 @@ COMMANDS: dict[str, Command] = {
             "Jobs that were agreed to, in all sessions, with what they cost",
             "session.agreed_jobs:run_jobs",
             beside=True,
+            parts=("jobs", "constellation"),
         ),
         _row(
             "group",
@@ -241,7 +265,7 @@ COMMANDS: dict[str, Command] = {
             "[claim PATH | take PATH | release [PATH]]",
             beside=True,
         ),
-        _row("mcp", "MCP servers, their state and tools", "session.commands:run_mcp", taken=()),
+        _row("mcp", "MCP servers, their state and tools", "session.mcp:run_mcp", taken=(), parts=("mcp",)),
         _row(
             "persona",
             "Who answers: list the personas, choose another, or type one for this session",
@@ -271,9 +295,16 @@ COMMANDS: dict[str, Command] = {
             "Why a call ran, asked or was refused: the last, or one by its id",
             "session.permission_commands:run_why",
             "[CALL]",
+            parts=("constellation", "session_id"),
         ),
         _row("trust", "What this folder would run, and whether it may", "session.trust:run_trust", "[list | revoke]"),
-        _row("doctor", "Check the installation and say how to fix it", "session.commands:run_doctor", taken=()),
+        _row(
+            "doctor",
+            "Check the installation and say how to fix it",
+            "session.commands:run_doctor",
+            taken=(),
+            parts=("constellation",),
+        ),
     )
 }
 """All slash commands, in the order they are advertised."""

@@ -196,15 +196,14 @@ async def leave_handoff(shared: "Constellation", state: "SessionState") -> Hando
     return left
 
 
-async def run_handoff(session: "Session", argument: str) -> Result:
+async def run_handoff(shared: "Constellation", state: "SessionState", argument: str) -> Result:
     """Leave a handoff now, and show the last ones of this folder; `list` only shows them."""
     if argument not in {"", "list"}:
         raise CommandMisusedError("/handoff leaves a handoff now and shows the last ones; /handoff list only shows.")
     # Late: only this writes them out, and files.
     from pattern_acp.session.memory_files import SHOWN, handoff_text
 
-    shared, state = session.constellation, session.state
-    left = await leave_handoff(session.constellation, session.state) if not argument else None
+    left = await leave_handoff(shared, state) if not argument else None
     found = await shared.database.read(lambda tx: handoffs_since(tx, state.persona.name, state.cwd, 0, limit=SHOWN))
     if not found and argument:
         return as_result("No session of this folder left a handoff.")

@@ -80,8 +80,10 @@ from pattern_acp.turn.loop import LIMIT_REACHED, TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
     from pattern_acp.session.turn_tools import TurnTools
+    from pattern_acp.workspace.jobs import Jobs
 
 SOURCE = "job"
 """Source of what the model learns of a job."""
@@ -125,7 +127,7 @@ async def run_job(session: "Session", argument: str) -> Result | TurnEnd | None:
     return await _offer(session, parse_terms(argument))
 
 
-async def run_jobs(session: "Session", argument: str) -> Result:
+async def run_jobs(jobs: "Jobs | None", shared: "Constellation", argument: str) -> Result:
     """List the jobs of all sessions.
 
     Raises:
@@ -135,8 +137,8 @@ async def run_jobs(session: "Session", argument: str) -> Result:
         # What this command was for once; the user's hands know it.
         from pattern_acp.session.jobs import run_background
 
-        return as_result(*(await run_background(session, argument)).document, MOVED)
-    return await session.constellation.database.read(newest_jobs)
+        return as_result(*(await run_background(jobs, shared, argument)).document, MOVED)
+    return await shared.database.read(newest_jobs)
 
 
 async def _row(session: "Session", number: int) -> JobRow:

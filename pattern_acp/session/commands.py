@@ -1,6 +1,6 @@
 """Slash commands that need only the session, and prompts that look like a command and are none.
 
-Owns: /help, /status, /remember, /model, /thinking, /mcp and /doctor, and telling a mistyped command from a path and
+Owns: /help, /status, /remember, /model, /thinking and /doctor, and telling a mistyped command from a path and
 from prose: a model that is sent one guesses at its meaning and may act on the guess.
 """
 
@@ -43,14 +43,16 @@ from pattern_acp.turn.loop import TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.memory.service.session_memory import ConstellationMemory
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.mcp import SessionMcp
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import FolderTrust
 
 
-async def run_help(session: "Session") -> Result:
+async def run_help(trust: "FolderTrust", mcp: "SessionMcp") -> Result:
     """List the commands."""
-    rows = (*COMMANDS.values(), *more_commands(session.trust, session.mcp))
+    rows = (*COMMANDS.values(), *more_commands(trust, mcp))
     usages = tuple((f"/{row.name} {row.usage}".strip(), row.description) for row in rows)
     return as_result(Table(columns(Column("Command", code=True), "What it does"), usages))
 
@@ -100,7 +102,7 @@ async def run_status(session: "Session") -> Result:
     return as_result(Table(columns("", ""), tuple(rows)), *problems)
 
 
-async def run_remember(session: "Session", argument: str) -> Result:
+async def run_remember(memory: "ConstellationMemory", argument: str) -> Result:
     """Append the text as the user's own words: to `human` where it is about the user, otherwise to `project`.
 
     `me:` and `project:` in front choose.
@@ -115,7 +117,7 @@ async def run_remember(session: "Session", argument: str) -> Result:
     label = label or ("human" if is_about_user(text) else "project")
     edit = MemoryEdit(label, "append", text, reason="The user asked to remember it.")
     try:
-        change = await session.person_memory.commit(edit, None)
+        change = await memory.commit(edit, None)
     except DuplicateFoundError as error:
         existing = one_line(error.existing, SHOWN_TEXT)
         return as_result(f"That is remembered already: “{existing}”. `/memory {label}` shows it.")
@@ -175,15 +177,11 @@ async def run_thinking(session: "Session", argument: str) -> Result:
     return as_result(f"Thinking of `{name}`:", ItemList(rows), "Choose with `/thinking LEVEL`.")
 
 
-async def run_mcp(session: "Session") -> Result:
-    """List the MCP servers."""
-    return session.mcp.report()
-
-
-async def run_doctor(session: "Session") -> Result:
+async def run_doctor(shared: "Constellation") -> Result:
     """Check what this agent needs."""
-    diagnose = session.constellation.diagnose
-    return await diagnose() if diagnose is not None else as_result("Run `pattern-acp doctor` in a terminal.")
+    return (
+        await shared.diagnose() if shared.diagnose is not None else as_result("Run `pattern-acp doctor` in a terminal.")
+    )
 
 
 def more_commands(trust: "FolderTrust", mcp: "SessionMcp") -> tuple[ServerCommand, ...]:
@@ -208,7 +206,7 @@ async def refuse_unknown(session: "Session", turn_id: TurnId) -> TurnEnd | None:
     """
     prompt = session.state.history[-1]
     found = _LOOKS_LIKE_ONE.match(prompt.typed_line)
-    sentence = await _unknown(session, found[1]) if found is not None else ""
+    sentence = await _unknown(session.trust, session.mcp, found[1]) if found is not None else ""
     if not sentence:
         return None
     session.state.history.remove(prompt)
@@ -221,10 +219,10 @@ async def refuse_unknown(session: "Session", turn_id: TurnId) -> TurnEnd | None:
     return TurnEnd(StopReason.END_TURN, sentence)
 
 
-async def _unknown(session: "Session", name: str) -> str:
+async def _unknown(trust: "FolderTrust", mcp: "SessionMcp", name: str) -> str:
     import difflib
 
-    names = [*COMMANDS, *(command.name for command in more_commands(session.trust, session.mcp))]
+    names = [*COMMANDS, *(command.name for command in more_commands(trust, mcp))]
     # A name that is a path of this machine (`/tmp`) is taken for one.
     if name in names or await anyio.Path(f"/{name}").exists():
         return ""

@@ -30,6 +30,7 @@ from pattern_acp.turn.recorder import ContextChanged, NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.commands.usage import Budgets, SessionUsage
+    from pattern_acp.domain.clock import SessionId
     from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState
@@ -164,13 +165,12 @@ def _about(shared: "Constellation", state: "SessionState") -> str:
 FORM = "/budget turn|session|day AMOUNT, such as `/budget session 2.50 USD`; `off` takes a budget away"
 
 
-async def run_usage(session: "Session") -> "SessionUsage":
+async def run_usage(shared: "Constellation", session_id: "SessionId") -> "SessionUsage":
     """Sums of this session: its last turns, models and subagents; and of today, over all sessions."""
     from pattern_acp.commands.usage import session_usage
 
-    shared = session.constellation
     since = day_began_ms(shared.clock.now_ms())
-    own = await shared.database.read(lambda tx: usage_of_session(tx, session.session_id))
+    own = await shared.database.read(lambda tx: usage_of_session(tx, session_id))
     today = await shared.database.read(lambda tx: usage_since(tx, since))
     return session_usage(own, today, lambda name: shared.models.resolve(name)[1])
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pattern_acp.domain.clock import SessionId
     from pattern_acp.memory.service.session_memory import ConstellationMemory
     from pattern_acp.session.constellation import Constellation
+    from pattern_acp.session.ports import Workbench
     from pattern_acp.session.session import PromptTicket, Session
     from pattern_acp.session.state import SessionState
 
@@ -89,7 +90,7 @@ async def run_clear(session: "Session") -> Result:
     )
 
 
-async def run_export(session: "Session", argument: str) -> Result:
+async def run_export(shared: "Constellation", state: "SessionState", workbench: "Workbench", argument: str) -> Result:
     """Write the conversation as Markdown."""
     # Heavy only here: most sessions are never exported.
     from pattern_acp.session.transcript import conversation_markdown
@@ -97,7 +98,6 @@ async def run_export(session: "Session", argument: str) -> Result:
     words = argument.split(None, 1)
     overwrite = bool(words) and words[0] == "--overwrite"
     named = (words[1] if len(words) > 1 else "") if overwrite else argument
-    state = session.state
     path = absolute_path(named.strip() or f"pattern-acp-{state.session_id}.md", state.cwd)
     facts = await anyio.to_thread.run_sync(inspect_path, path)
     shown = display_path(path, state.cwd)
@@ -110,19 +110,18 @@ async def run_export(session: "Session", argument: str) -> Result:
         ("Folder", f"`{state.cwd}`"),
         ("Model", f"`{state.model.qualified}`"),
     )
-    text = conversation_markdown(
-        active_events(await _recorded(session.constellation, session.session_id)), title=state.title, about=about
-    )
-    await session.workbench.files.write_text_file(path, text)
+    recorded = await _recorded(shared, state.session_id)
+    text = conversation_markdown(active_events(recorded), title=state.title, about=about)
+    await workbench.files.write_text_file(path, text)
     size = len(text.encode("utf-8", "surrogatepass"))
     return as_result(f"The conversation is in `{shown}` ({size:,} bytes).")
 
 
-async def run_diff(session: "Session", argument: str) -> Result:
+async def run_diff(shared: "Constellation", state: "SessionState", argument: str) -> Result:
     """Show what this session changed in files."""
-    cwd = session.state.cwd
+    cwd = state.cwd
     wanted = absolute_path(argument, cwd) if argument else ""
-    events = [entry.event for entry in await _recorded(session.constellation, session.session_id)]
+    events = [entry.event for entry in await _recorded(shared, state.session_id)]
     files, besides = await anyio.to_thread.run_sync(_all_changes, events, wanted)
     room = max(DIFF_CHARACTERS // max(len(files), 1), LEAST_CHARACTERS)
     display = partial(display_path, cwd=cwd)
@@ -131,9 +130,7 @@ async def run_diff(session: "Session", argument: str) -> Result:
     others = sentence_of(besides, partial(display_path, cwd=resolved_cwd))
     if not argument:
         named = {*besides, *(file.path for file in files), *(file.renamed_from for file in files if file.renamed_from)}
-        others = "\n\n".join(
-            part for part in (others, await _other_files(session.constellation, session.state, named)) if part
-        )
+        others = "\n\n".join(part for part in (others, await _other_files(shared, state, named)) if part)
     if not sections:
         where = f" in {argument}" if argument else ""
         return as_result(f"This session's edits changed nothing{where}.{' ' + others if others else ''}")

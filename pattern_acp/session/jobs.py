@@ -34,7 +34,7 @@ from pattern_acp.workspace.jobs import SEEN, SHOWN_LINE, Job, JobState, job_sent
 from pattern_acp.workspace.terminal import ExitStatus
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.workspace.jobs import Jobs
 
 SHOWN_GOAL = 200
@@ -209,9 +209,8 @@ async def job_notes(jobs: "Jobs | None", turn_id: TurnId) -> tuple[str, ...]:
     return tuple(notes)
 
 
-async def run_background(session: "Session", argument: str) -> Result:
+async def run_background(jobs: "Jobs | None", shared: "Constellation", argument: str) -> Result:
     """List background commands, or stop one."""
-    jobs = session.jobs
     if jobs is None:
         return as_result(NO_JOBS)
     words = argument.split()
@@ -227,7 +226,7 @@ async def run_background(session: "Session", argument: str) -> Result:
         await jobs.refresh(job)
     if not jobs.all():
         return as_result(NO_JOBS)
-    now = session.constellation.clock.now_ms()
+    now = shared.clock.now_ms()
     line, last = Column("Command", code=True), Column("Last line", code=True)
     rows = tuple(_cells(job, now) for job in jobs.all())
     return as_result(Table(columns("Job", line, "State", "For", last), rows), "Stop one with `/background stop ID`.")

@@ -206,7 +206,7 @@ class SessionMcp:
         return ", ".join(f"{count} {state}" for state, count in counts.items() if count)
 
     def report(self) -> Result:
-        """All servers, their state and tools, for /mcp."""
+        """All servers, their state and tools."""
         if not self.servers.servers:
             return as_result(
                 "This session has no MCP servers. The editor or config.toml names them: docs/how-to/mcp.md."
@@ -219,6 +219,11 @@ class SessionMcp:
             lines.append(f"**{server.name}**: " + ", ".join(f"`{name}`" for name in names[:TOOLS_SHOWN]) + more)
             lines += [f"Left out: {one_line(what, SHOWN_CELL)}" for what in server.catalogue.left_out]
         return as_result(Table(heads, tuple(map(cells_of, self.servers.servers))), *lines)
+
+
+async def run_mcp(mcp: SessionMcp) -> Result:
+    """List the MCP servers."""
+    return mcp.report()
 
 
 def is_ready(server: Server) -> bool:

@@ -39,6 +39,7 @@ from pattern_acp.turn.recorded_policy import accesses_of, decide_anew, differenc
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
 
 
@@ -135,13 +136,13 @@ class Verified(Result, frozen=True):
         return bool(self.differs)
 
 
-async def run_why(session: "Session", argument: str) -> Result:
+async def run_why(shared: "Constellation", session_id: SessionId, argument: str) -> Result:
     """Explain the decision on a call: the last one, or the one whose id begins with the argument.
 
     Raises:
         CommandMisusedError: no decision on such a call is recorded.
     """
-    recorded = await session.constellation.database.read(lambda tx: read_stream(tx, session.session_id))
+    recorded = await shared.database.read(lambda tx: read_stream(tx, session_id))
     events = list(with_subagent_events(one.event for one in recorded))
     decided = [one for one in events if isinstance(one, PermissionDecided)]
     wanted = argument.strip().strip("`")

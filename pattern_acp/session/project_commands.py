@@ -41,7 +41,9 @@ from pattern_acp.workspace.errors import FileMissingError
 
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import IndexProgress
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
     from pattern_acp.tools.base import CodeAccess
     from pattern_acp.tools.code_questions import Answered
     from pattern_acp.tools.code_texts import Line
@@ -76,7 +78,7 @@ async def run_init(session: "Session", argument: str) -> Result:
             "/init writes AGENTS.md; `/init --overwrite` replaces the one that there is, `/init --memory` writes the "
             "project's memory into it."
         )
-    root, code = session.state.cwd, _code(session)
+    root, code = session.state.cwd, _code(session.constellation, session.state)
     path = absolute_path(AGENTS_FILE, root)
     before = await _read(session.workbench.files, path)
     if not argument.strip() and before is not None:
@@ -117,7 +119,7 @@ async def run_review(session: "Session", wish: str) -> Result | None:
         PatternError: git cannot say what has changed.
     """
     shared, state = session.constellation, session.state
-    changed = await _code(session).changed_files(state.cwd)
+    changed = await _code(shared, state).changed_files(state.cwd)
     if not changed:
         return as_result("There is nothing to review: no file differs from the last commit.")
     turn_id = session.turn_id
@@ -149,11 +151,11 @@ def _how(file: "FileDiff") -> str:
     return " (new)" if file.is_new else " (deleted)" if file.is_deleted else ""
 
 
-def _code(session: "Session") -> "CodeAccess":
+def _code(shared: "Constellation", state: "SessionState") -> "CodeAccess":
     # Late: it knows every capability that a tool may use.
     from pattern_acp.session.state import code_of
 
-    code = code_of(session.constellation, session.state)
+    code = code_of(shared, state)
     if code is None:
         raise WorkspaceError("There is no code map here: open a session in the folder of a project.")
     return code

@@ -397,7 +397,7 @@ class RewindArguments(Struct, frozen=True):
     overwrite: bool = False
 
 
-async def run_checkpoint(session: "Session", argument: str) -> CheckpointNamed:
+async def run_checkpoint(checkpoints: "Checkpoints", argument: str) -> CheckpointNamed:
     """Take a checkpoint under a name."""
     name = argument.strip()
     reserved = {UNDO, LAST, "yes", "overwrite", *PARTS}
@@ -405,19 +405,19 @@ async def run_checkpoint(session: "Session", argument: str) -> CheckpointNamed:
         raise CommandMisusedError(
             f"Give the checkpoint a name of at most {LONGEST_NAME} characters that is no number: /checkpoint NAME."
         )
-    await session.checkpoints.take("person", name)
+    await checkpoints.take("person", name)
     return CheckpointNamed(name)
 
 
-async def run_checkpoints(session: "Session") -> PointsListed:
+async def run_checkpoints(checkpoints: "Checkpoints") -> PointsListed:
     """List the moments to which the session can go back."""
-    return PointsListed(await points_of(session.checkpoints))
+    return PointsListed(await points_of(checkpoints))
 
 
 async def run_rewind(session: "Session", argument: str) -> Result:
     """Go back to a turn or checkpoint, after a preview."""
     if not argument.strip():
-        return await run_checkpoints(session)
+        return await run_checkpoints(session.checkpoints)
     return await _go_back(session, parse_rewind(argument))
 
 

@@ -44,7 +44,9 @@ from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.workspace.files import fingerprint
 
 if TYPE_CHECKING:
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 
 TASKS_USAGE = (
@@ -382,21 +384,21 @@ async def run_board(session: "Session", argument: str) -> Result:
             rows = await shared.database.read(lambda tx: read_board(tx, now_ms=now_ms, budget=budget))
             return Board(rows, now_ms)
         case "release", path:
-            return as_result(await _release(session, path))
+            return as_result(await _release(shared, session.state, path))
         case "claim" | "take", path if path:
-            target = await _target(session, path)
-            return as_result(await (_claim(session, target) if verb == "claim" else _take(session, target)))
+            target = await _target(session.state.cwd, path)
+            return as_result(await (_claim if verb == "claim" else _take)(shared, session.state, target))
         case _:
             raise CommandMisusedError(BOARD_USAGE)
 
 
-async def _target(session: "Session", path: str) -> claims.ClaimTarget:
-    return await anyio.to_thread.run_sync(claims.target_of, path, session.state.cwd)
+async def _target(cwd: str, path: str) -> claims.ClaimTarget:
+    return await anyio.to_thread.run_sync(claims.target_of, path, cwd)
 
 
-async def _release(session: "Session", path: str) -> str:
-    shared, session_id, known = session.constellation, session.session_id, session.state.claims
-    target = await _target(session, path) if path else None
+async def _release(shared: "Constellation", state: "SessionState", path: str) -> str:
+    session_id, known = state.session_id, state.claims
+    target = await _target(state.cwd, path) if path else None
     named, now_ms = target.path if target is not None else "", shared.clock.now_ms()
     count = await shared.database.write(lambda tx: claims.release_claims(tx, session_id, named, now_ms=now_ms))
     if target is None:
@@ -406,18 +408,18 @@ async def _release(session: "Session", path: str) -> str:
     return f"Gave back {plural(count, 'claim')}."
 
 
-async def _claim(session: "Session", target: claims.ClaimTarget) -> str:
-    shared, session_id, now_ms = session.constellation, session.session_id, session.constellation.clock.now_ms()
+async def _claim(shared: "Constellation", state: "SessionState", target: claims.ClaimTarget) -> str:
+    session_id, now_ms = state.session_id, shared.clock.now_ms()
     met = await shared.database.read(lambda tx: claims.overlapping(tx, session_id, [target], now_ms=now_ms))
     await shared.database.write(lambda tx: claims.take_claims(tx, session_id, [target], now_ms=now_ms))
-    session.state.claims[target.path] = now_ms
+    state.claims[target.path] = now_ms
     said = f"Claimed the {target.kind} `{target.shown}` for this session, for 15 minutes behind its last turn."
     others = "; ".join(f"{one.who} `{one.target.shown}`" for one in met)
     return f"{said} Another session has a claim there already: {others}." if met else said
 
 
-async def _take(session: "Session", target: claims.ClaimTarget) -> str:
-    shared, session_id, now_ms = session.constellation, session.session_id, session.constellation.clock.now_ms()
+async def _take(shared: "Constellation", state: "SessionState", target: claims.ClaimTarget) -> str:
+    session_id, now_ms = state.session_id, shared.clock.now_ms()
     ended, asked = await shared.database.write(lambda tx: claims.take_over(tx, session_id, target, now_ms=now_ms))
     lines = [f"Took `{one.target.shown}` over from {one.who}, whose claim is {one.state}." for one in ended]
     lines += [
@@ -426,6 +428,6 @@ async def _take(session: "Session", target: claims.ClaimTarget) -> str:
         for one in asked
     ]
     if not asked:
-        session.state.claims[target.path] = now_ms
+        state.claims[target.path] = now_ms
         lines += [] if ended else [f"Nobody else claims `{target.shown}`; it is claimed for this session now."]
     return "\n\n".join(lines)

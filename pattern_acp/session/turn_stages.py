@@ -451,7 +451,9 @@ async def _answer_of(session: Session, command: Typed) -> Result | TurnEnd | Non
     row = COMMANDS[command.name]
     try:
         values = read_slash(row, command.argument, f"/{row.name}")
-        return await row.run(resolve_name(row.in_session)(session) if row.in_session else session, **values)
+        if row.in_session:
+            return await row.run(resolve_name(row.in_session)(session), **values)
+        return await row.run(*(getattr(session, part) for part in row.parts) if row.parts else (session,), **values)
     except (DatabaseError, LeaseLostError):
         raise
     except PatternError as error:

@@ -38,7 +38,9 @@ def test_what_carries_out_a_command_of_a_terminal_takes_what_its_row_names(comma
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=lambda command: command.name)
 def test_what_carries_out_a_slash_command_takes_what_its_row_names(command: Command):
-    inspect.signature(command.run).bind("session", **{one.name: "" for one in command.taken("slash")})
+    inspect.signature(command.run).bind(
+        *(command.parts or ["session"]), **{one.name: "" for one in command.taken("slash")}
+    )
 
 
 def test_choices_are_those_of_memory():

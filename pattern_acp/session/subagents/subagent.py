@@ -827,7 +827,7 @@ class Subagent:
         reports = [str(untrusted_block("report", text, of=name)) for name, text in self.reports.items() if text]
         if self._task.kind is not SubagentKind.REVIEWER:
             return (self._task.task, *reports)
-        changes = markdown((await run_diff(self._session, "")).document)
+        changes = markdown((await run_diff(self._session.constellation, self._session.state, "")).document)
         return (self._task.task, *reports, str(untrusted_block("changes", changes)))
 
     async def _long_text(self, text_id: str) -> str | None:
