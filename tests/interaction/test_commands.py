@@ -189,17 +189,6 @@ async def test_recall_finds_memory_and_other_sessions():
         assert "Nothing" in await answer(agent, other, "/recall zeppelin")
 
 
-async def test_what_was_said_several_times_is_recalled_once_with_its_newest_place():
-    async with running_agent(
-        ScriptedProvider([says("In reader.py."), says("In reader.py."), says("Ask me.")])
-    ) as agent:
-        for _ in range(3):
-            await answer(agent, await opened(agent), "Where is the parser of tables?")
-        found = await answer(agent, await opened(agent), "/recall parser tables")
-        assert found.count("): Where is the parser of tables?") == 1
-        assert "and 2 times before" in found
-
-
 @pytest.mark.parametrize("isolation", ["core-only", "full"])
 async def test_the_person_of_an_isolated_project_sees_and_finds_all_and_is_told(isolation: IsolationSetting):
     settings = Settings(memory=MemorySettings(isolation=isolation))
