@@ -242,15 +242,19 @@ def merge_fork(tx: Transaction, fork: MemoryFork, writing: WriteContext, side: S
         ForkInUseError: a worker has a fork of it.
         BlockError: a history cannot be read; nothing was changed.
     """
+    done = _bring_back(tx, fork, writing, side)
+    _end(tx, fork, "merged", writing, accepted=len(done.blocks), facts=len(done.facts))
+    return done
+
+
+def _bring_back(tx: Transaction, fork: MemoryFork, writing: WriteContext, side: Side) -> MergeResult:
     _require_open(tx, fork)
     merge = _Merge(tx, fork, writing, side)
     stored = forks.stored_blocks(tx, fork.id)
     for one in stored:
         merge.take(one)
     merge.take_facts(_owners(stored))
-    done = merge.result
-    _end(tx, fork, "merged", writing, accepted=len(done.blocks), facts=len(done.facts))
-    return done
+    return merge.result
 
 
 class _TriedError(Exception):
@@ -264,7 +268,9 @@ class _TriedError(Exception):
 async def preview_merge(
     database: Database, fork: MemoryFork, writing: WriteContext, side: Side = "both"
 ) -> MergeResult:
-    """Return the outcome that `merge_fork` would have now. It is really done, and rolled back.
+    """Return the outcome that `merge_fork` would have now. What comes back is really written, and rolled back.
+
+    Others cannot write meanwhile, so the fork itself is not removed: that takes half as long again.
 
     Raises:
         ForkEndedError: the fork was merged or discarded before.
@@ -272,7 +278,7 @@ async def preview_merge(
     """
 
     def attempt(tx: Transaction) -> None:
-        raise _TriedError(merge_fork(tx, fork, writing, side))
+        raise _TriedError(_bring_back(tx, fork, writing, side))
 
     try:
         await database.write(attempt)
