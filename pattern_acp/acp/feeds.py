@@ -12,7 +12,7 @@ from typing import Generic, TypeAlias, TypeVar, assert_never
 
 import anyio
 import anyio.abc
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from pattern_acp.acp import schema_extensions as wire
 from pattern_acp.acp.client import EditorClient
@@ -205,16 +205,7 @@ def translated(event: feed.FeedEvent) -> wire.MemoryEvent:
 
 
 def _facts(info: feed.BlockInfo) -> wire.BlockFacts:
-    return wire.BlockFacts(
-        block_id=info.block_id,
-        label=info.label,
-        scope=info.scope,
-        description=info.description,
-        permission=info.permission,
-        limit=info.limit,
-        tier=info.tier,
-        pinned=info.pinned,
-    )
+    return convert(info, wire.BlockFacts, from_attributes=True)
 
 
 MOST_FOLLOWED = 16

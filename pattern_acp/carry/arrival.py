@@ -9,7 +9,8 @@ about.
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, TypeAlias, cast
+from functools import partial
+from typing import Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -80,6 +81,8 @@ from pattern_acp.policy.decision import Mode
 from pattern_acp.session.session_row_rebuild import ROW_KINDS, row_differences
 from pattern_acp.session.stored import index_session
 from pattern_acp.tasks.store import TaskWriter, give_own_numbers
+
+T = TypeVar("T")
 
 Conflicts: TypeAlias = Literal["mine", "theirs", "both"]
 
@@ -839,18 +842,14 @@ def _value(cell: object) -> SqlValue:
             raise TypeError("a row of it has a value that no column has")
 
 
-def _word(row: Cells, name: str) -> str:
+def _cell(kind: type[T], row: Cells, name: str) -> T:
     value = row.get(name)
-    if not isinstance(value, str):
+    if not isinstance(value, kind):
         raise ArchiveDamagedError(f"A record of the archive lacks its {name}.")
     return value
 
 
-def _number(row: Cells, name: str) -> int:
-    value = row.get(name)
-    if not isinstance(value, int):
-        raise ArchiveDamagedError(f"A record of the archive lacks its {name}.")
-    return value
+_word, _number = partial(_cell, str), partial(_cell, int)
 
 
 def _whose(scope: Scope, owner: str) -> str:

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from pattern_acp.bootstrap.credentials import KeysOfPerson, can_show_browser, post_once
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Auth
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Auth
 from pattern_acp.cli.command_runner import show_answer
-from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_line
+from pattern_acp.cli.output import printable, write_failure, write_line
 from pattern_acp.commands.document import Paragraph, Table, as_result, columns
 from pattern_acp.config.logs import mask_also
 from pattern_acp.config.providers import PRESETS
@@ -99,12 +99,7 @@ def run_auth(arguments: Auth, process: Process) -> int:
     Raises:
         PatternError: the credentials cannot be used, or the sign-in failed.
     """
-    try:
-        return anyio.run(_run, arguments, process)
-    except OutputClosed:
-        return EXIT_OK
-    except (KeyboardInterrupt, EOFError):
-        return EXIT_CANCELLED
+    return anyio.run(_run, arguments, process)
 
 
 async def _run(arguments: Auth, process: Process) -> int:

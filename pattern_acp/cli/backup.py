@@ -1,6 +1,5 @@
 """`pattern-acp backup`, `restore` and `gc`: recovery/backups.py and garbage_collection.py in the terminal."""
 
-from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -8,7 +7,6 @@ import anyio
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_OK, BackUp, Restore, Sweep
 from pattern_acp.cli.command_runner import name_others, show_answer, write_segments
-from pattern_acp.cli.output import OutputClosed
 from pattern_acp.commands.document import Column, Paragraph, PartsResult, Table, as_result, columns
 from pattern_acp.domain.canonical import Json, JsonObject
 from pattern_acp.domain.clock import SystemClock, local_minute
@@ -23,17 +21,16 @@ from pattern_acp.workspace.worker_tree import leftovers
 
 def run_backup(arguments: BackUp, process: Process) -> int:
     """Copy the constellation, or list its copies. Raises DatabaseError where it cannot be copied."""
-    path = _constellation(process)
+    path = process.constellation_path
     if arguments.list_only:
         result = listed(list_backups(path))
     else:
         made = make_backup(path, Path(arguments.output) if arguments.output else None, now_ms=SystemClock().now_ms())
         said = Paragraph(f"{made.path} holds {size_text(made.size)}; it was checked and can be restored.")
         result = as_result(said, facts=_as_json(made))
-    with suppress(OutputClosed):
-        show_answer(result, process, as_json=arguments.json)
-        if not arguments.json:
-            name_others(process)
+    show_answer(result, process, as_json=arguments.json)
+    if not arguments.json:
+        name_others(process)
     return EXIT_OK
 
 
@@ -43,15 +40,13 @@ def run_restore(arguments: Restore, process: Process) -> int:
     Raises:
         DatabaseError: a process has it open, or no copy can be used.
     """
-    path = _constellation(process)
+    path = process.constellation_path
     copy = Path(arguments.file) if arguments.file else None
     used, safety = restore(path, copy, now_ms=SystemClock().now_ms())
     facts = {"restored": str(used), "before": str(safety) if safety else None}
     before = (Paragraph(f"The state before it is in {safety}."),) if safety else ()
     parts = (Paragraph(f"{path} is again what {one_line(used.name, 120)} holds."), *before)
-    with suppress(OutputClosed):
-        show_answer(as_result(*parts, facts=facts), process, as_json=arguments.json)
-    return EXIT_OK
+    return show_answer(as_result(*parts, facts=facts), process, as_json=arguments.json)
 
 
 def run_sweep(arguments: Sweep, process: Process) -> int:
@@ -60,7 +55,7 @@ def run_sweep(arguments: Sweep, process: Process) -> int:
     Raises:
         DatabaseError: the constellation cannot be read or written, or a file cannot be deleted.
     """
-    path = _constellation(process)
+    path = process.constellation_path
     settings = process.loaded.settings
     workers = tuple(leftovers(is_running, host_name()))
     policy = RetentionPolicy(SystemClock().now_ms(), settings.retention, settings.backup, workers)
@@ -88,9 +83,7 @@ def run_sweep(arguments: Sweep, process: Process) -> int:
     )
     entries: list[Json] = [_sweepable_as_json(one) for one in found]
     facts = {"swept": not arguments.dry_run, "bytes": total, "smaller": smaller, "found": entries}
-    with suppress(OutputClosed):
-        show_answer(as_result(*parts, facts=facts), process, as_json=arguments.json)
-    return EXIT_OK
+    return show_answer(as_result(*parts, facts=facts), process, as_json=arguments.json)
 
 
 def _sweepable_as_json(one: Sweepable) -> JsonObject:
@@ -113,7 +106,3 @@ def listed(backups: tuple[Backup, ...]) -> PartsResult:
 
 def _as_json(backup: Backup) -> JsonObject:
     return {"file": str(backup.path), "kind": backup.kind, "at_ms": backup.at_ms, "bytes": backup.size}
-
-
-def _constellation(process: Process) -> Path:
-    return process.constellation_path

@@ -13,7 +13,6 @@ import anyio
 from msgspec import Struct
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.command_runner import constellation_path
 from pattern_acp.cli.output import write_json, write_line, write_screen
 from pattern_acp.cli.rendering import coloured, lines_of, plain
 from pattern_acp.commands.board import Board
@@ -50,7 +49,7 @@ class BoardDesk(Struct, frozen=True):
 async def open_board(call: TypedCommand, process: Process) -> AsyncGenerator[BoardDesk, None]:
     """The constellation, and the budget of a session in the settings."""
     clock, budget = SystemClock(), process.loaded.settings.budget.session
-    async with open_for_reading(constellation_path(process), clock=clock) as database:
+    async with open_for_reading(process.constellation_path, clock=clock) as database:
         yield BoardDesk(database, clock, budget, call.json, _pause)
 
 
@@ -115,7 +114,7 @@ class JobDesk(Struct, frozen=True):
 async def open_jobs(call: TypedCommand, process: Process) -> AsyncGenerator[JobDesk, None]:
     """Open the services of the verbs."""
     del call
-    async with open_for_reading(constellation_path(process), clock=SystemClock()) as database:
+    async with open_for_reading(process.constellation_path, clock=SystemClock()) as database:
         yield JobDesk(database)
 
 

@@ -3,7 +3,6 @@
 Owns: each verb, the question before it, and what it answers. Must not know: what a bundle may contain.
 """
 
-import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import open_for_command
-from pattern_acp.cli.output import write_failure, write_line
+from pattern_acp.cli.output import agreed, write_line
 from pattern_acp.commands.document import Column, Paragraph, Part, Result, Table, columns
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.connection import Database
@@ -174,7 +173,7 @@ async def update(desk: BundleDesk, name: str, source: str = "", *, assume_yes: b
 async def remove(desk: BundleDesk, name: str, *, assume_yes: bool = False) -> BundleResult:
     """Delete a bundle and the agreement to it. Raises PatternError where it is not installed, or cannot be deleted."""
     place = _installed(desk, name)
-    if not assume_yes and not _asked(f"Remove the bundle {name} with all that it brought? [y/N] "):
+    if not assume_yes and not agreed(f"Remove the bundle {name} with all that it brought?", _UNASKED):
         return BundleResult("refused", name)
     before = await _agreement(desk, place)
     await decide_trust(
@@ -273,13 +272,8 @@ def _plain(shown: str) -> str:
 
 def _agrees(shown: str, bundle: Bundle, verb: str, *, assume_yes: bool) -> bool:
     write_line(_plain(shown))
-    return assume_yes or _asked(f"\n{verb} {bundle.name} and let its {count_parts(bundle.parts)} act as you? [y/N] ")
+    question = f"\n{verb} {bundle.name} and let its {count_parts(bundle.parts)} act as you?"
+    return assume_yes or agreed(question, _UNASKED)
 
 
-def _asked(question: str) -> bool:
-    if not sys.stdin.isatty():
-        write_failure("cli.not-confirmed", "pattern-acp: nothing was changed; say --yes to do this without a question.")
-        return False
-    sys.stdout.write(question)
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+_UNASKED = "pattern-acp: nothing was changed; say --yes to do this without a question."

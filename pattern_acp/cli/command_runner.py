@@ -16,9 +16,9 @@ import anyio
 
 from pattern_acp.bootstrap.constellation_choice import is_per_project, note_of_others, process_of_command
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK
 from pattern_acp.cli.command_table import GROUPS
-from pattern_acp.cli.output import OutputClosed, write_error, write_json, write_sentence
+from pattern_acp.cli.output import write_error, write_json, write_sentence
 from pattern_acp.cli.rendering import plain, show_parts
 from pattern_acp.commands.document import HtmlPage, PartsResult, Result
 from pattern_acp.commands.parameters import HERE, Command, Group, TypedCommand
@@ -51,7 +51,7 @@ def run_call(arguments: TypedCommand, process: Process) -> int:
         # Devices exchange what is in the user's constellation.
         folder = str(Path(str(arguments.shared.get("cwd") or ".")).absolute())
         process = process_of_command(process, folder, begins=command.begins)
-    path = constellation_path(process)
+    path = process.constellation_path
     try:
         if command.begins or path.exists():
             if not command.begins:
@@ -65,10 +65,6 @@ def run_call(arguments: TypedCommand, process: Process) -> int:
         code = show_result(result, arguments, process)
     except MissingSessionError as error:
         raise unknown_session(error) from error
-    except OutputClosed:
-        return EXIT_OK
-    except KeyboardInterrupt:
-        return EXIT_CANCELLED
     if group.name == "sessions" and command.name == "list" and arguments.shared["everywhere"] and not arguments.json:
         name_others(process)
     return code
@@ -160,11 +156,6 @@ async def _result(group: Group, command: Command, call: TypedCommand, process: P
         return await command.run(desk, **values)
 
 
-def constellation_path(process: Process) -> Path:
-    """Return the path of the constellation in the settings."""
-    return process.constellation_path
-
-
 def refuse_if_lost(path: Path) -> None:
     """For a command that only reads: with what was recorded gone, it must not say that there is nothing.
 
@@ -178,7 +169,7 @@ def refuse_if_lost(path: Path) -> None:
 @asynccontextmanager
 async def open_for_command(process: Process, *, is_lean: bool = False) -> AsyncGenerator[Database, None]:
     """Open the constellation for a command that may write; it is made when there is none. See `open_database`."""
-    path = constellation_path(process)
+    path = process.constellation_path
     if lost := lost_constellation(path, begun=False):
         write_error(f"pattern-acp: {lost}")
     async with open_database(path, clock=SystemClock(), is_lean=is_lean) as database:

@@ -24,7 +24,7 @@ from pattern_acp.carry.export import Choice, ExportReport, export, store_id, sto
 from pattern_acp.carry.moving import MoveReport, MovingProject, move, preview
 from pattern_acp.carry.proposing import ImportedArchive, Importer, UnusableChoiceError, counted, look_at, opened
 from pattern_acp.cli.carry import choice_of, take_or_show
-from pattern_acp.cli.command_runner import constellation_path, open_for_command, write_segments
+from pattern_acp.cli.command_runner import open_for_command, write_segments
 from pattern_acp.commands.document import Paragraph, Part, Result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.connection import Database, Transaction, open_database
@@ -51,7 +51,7 @@ class ForkDesk(Struct, frozen=True):
     def of(self, name: str) -> Process:
         """The process with another constellation. Raises ConfigError where none can be called so."""
         there = self.process.using(name)
-        constellation_path(there)
+        _ = there.constellation_path
         return there
 
 
@@ -133,7 +133,7 @@ async def _exported(
 
     The last of it are the constellations that its events were recorded in.
     """
-    path = constellation_path(desk.of(name))
+    path = desk.of(name).constellation_path
     if not await anyio.Path(path).exists():
         raise UnusableChoiceError(f"There is no constellation called {name}, or nothing was recorded in it yet.")
     choice = await choice_of(project, persona, history)
@@ -232,7 +232,7 @@ async def move_project(desk: ForkDesk, folder: str = "", to: str = "", *, dry_ru
         raise UnusableChoiceError(
             f"Sync would bring {place} back into {source}; add it to exclude in [sync] first, on every device."
         )
-    if not await anyio.Path(constellation_path(desk.of(source))).exists():
+    if not await anyio.Path(desk.of(source).constellation_path).exists():
         raise UnusableChoiceError(f"There is no constellation called {source}, or nothing was recorded in it yet.")
     project, now_ms = MovingProject(key, place, target, project_of_folder), SystemClock().now_ms()
     there = desk.of(target)

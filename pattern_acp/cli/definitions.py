@@ -12,7 +12,7 @@ import anyio.to_thread
 from msgspec import Struct
 
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.command_runner import constellation_path, open_for_command
+from pattern_acp.cli.command_runner import open_for_command
 from pattern_acp.commands.document import Column, Fence, Heading, Paragraph, Part, Result, Table, columns
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.context.instructions import BUILT_IN, NOWHERE, load_persona
@@ -51,11 +51,11 @@ class DefinitionDesk(Struct, frozen=True):
 async def open_definitions(call: TypedCommand, process: Process) -> AsyncGenerator[DefinitionDesk, None]:
     """Open the services of the verbs."""
     # Before the first session there is no constellation to read.
-    if call.command == "note" or not constellation_path(process).exists():
+    if call.command == "note" or not process.constellation_path.exists():
         async with open_for_command(process) as database:
             yield DefinitionDesk(database)
         return
-    async with open_for_reading(constellation_path(process), clock=SystemClock()) as database:
+    async with open_for_reading(process.constellation_path, clock=SystemClock()) as database:
         yield DefinitionDesk(database)
 
 

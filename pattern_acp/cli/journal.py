@@ -24,16 +24,15 @@ from msgspec.structs import replace
 from pattern_acp import __version__
 from pattern_acp.acp.updates import EditorAbilities, agent_chunks, live_updates
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_OK, Journal
+from pattern_acp.cli.arguments import EXIT_OK, Journal
 from pattern_acp.cli.command_runner import (
-    constellation_path,
     full_id,
     open_for_command,
     refuse_if_lost,
     show_answer,
     unknown_session,
 )
-from pattern_acp.cli.output import OutputClosed, printable, write_failure, write_line
+from pattern_acp.cli.output import confirmed, write_failure, write_line
 from pattern_acp.cli.rendering import plain
 from pattern_acp.commands.document import Fence, Paragraph, Part, Result, as_result
 from pattern_acp.config.load import known_secrets
@@ -555,22 +554,16 @@ def _rebuild_in_place(arguments: Journal, path: Path, fresh: Path, now_ms: int) 
     shown = asks and not arguments.json
     if shown:
         write_line(plain(RebuiltConstellation(report).document))
-    agreed = _confirmed(path) if asks else arguments.replace
-    safety = take_place(path, fresh, now_ms=now_ms) if agreed else None
-    if not agreed:
+    agrees = confirmed(f"Replace it in {path}? The old one stays as a copy.") if asks else arguments.replace
+    safety = take_place(path, fresh, now_ms=now_ms) if agrees else None
+    if not agrees:
         write_failure(
             "cli.not-confirmed",
             "pattern-acp: nothing was changed; say --replace to put it in place, or --into FILE to keep it.",
         )
     return RebuiltConstellation(
-        report, {"replaced": agreed, "before": str(safety) if safety else None}, str(path), shown
+        report, {"replaced": agrees, "before": str(safety) if safety else None}, str(path), shown
     )
-
-
-def _confirmed(path: Path) -> bool:
-    sys.stdout.write(printable(f"Replace it in {path}? The old one stays as a copy. [y/N] "))
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 class Redacted(Result, frozen=True):
@@ -667,7 +660,8 @@ async def redact(database: Database, arguments: Journal) -> Redacted:
         if not sys.stdin.isatty():
             raise _not_confirmed("say --yes to redact without a question")
         planned = await database.read(lambda tx: plan(tx, wanted))
-        if (planned.events or planned.files) and not _agreed_to(planned):
+        question = f"{_counted(planned)}: {', '.join(planned.kinds)}.\nTake the words out for good?"
+        if (planned.events or planned.files) and not confirmed(question):
             raise _not_confirmed("the question was not answered with yes")
     done, clean, refused = RedactionPlan((), ()), True, None
     try:
@@ -707,12 +701,6 @@ def _counted(done: RedactionPlan) -> str:
     counted += [plural(len(done.files), "stored file")] if done.files else []
     counted += [plural(done.rows, "row")] if done.rows else []
     return ", ".join(counted[:-1]) + " and " + counted[-1] if len(counted) > 1 else counted[0]
-
-
-def _agreed_to(found: RedactionPlan) -> bool:
-    sys.stdout.write(f"{_counted(found)}: {', '.join(found.kinds)}.\nTake the words out for good? [y/N] ")
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 AROUND = 3
@@ -801,13 +789,9 @@ def run_journal(arguments: Journal, process: Process) -> int:
         PatternError: it could not be done, and why.
     """
     try:
-        return _answer(arguments, process, constellation_path(process))
+        return _answer(arguments, process, process.constellation_path)
     except MissingSessionError as error:
         raise unknown_session(error) from error
-    except OutputClosed:
-        return EXIT_OK
-    except KeyboardInterrupt:
-        return EXIT_CANCELLED
 
 
 def _answer(arguments: Journal, process: Process, path: Path) -> int:

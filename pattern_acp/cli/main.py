@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from pattern_acp.cli.arguments import (
+    EXIT_CANCELLED,
     EXIT_ERROR,
     EXIT_OK,
     EXIT_USAGE,
@@ -110,12 +111,17 @@ def _run_in_terminal(arguments: InTerminal) -> int:
 
 def run_with(arguments: InTerminal, process: "Process") -> int:
     """Run a command that was read, with settings that were; the exit code."""
+    from pattern_acp.cli.output import OutputClosed
     from pattern_acp.domain.errors import PatternError
 
     try:
         return _run_command(arguments, process)
     except PatternError as error:
         return _fail(error, as_json=getattr(arguments, "json", False) is True)
+    except OutputClosed:
+        return EXIT_OK
+    except (KeyboardInterrupt, EOFError):
+        return EXIT_CANCELLED
 
 
 def _refuse(command: str, *, as_json: bool) -> int:

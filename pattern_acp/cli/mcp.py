@@ -7,10 +7,10 @@ import anyio.to_thread
 
 from pattern_acp.bootstrap.credentials import StoredLogins
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, Mcp
+from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Mcp
 from pattern_acp.cli.auth import PASTE, PastedLines
 from pattern_acp.cli.command_runner import show_answer
-from pattern_acp.cli.output import OutputClosed, write_failure, write_line
+from pattern_acp.cli.output import write_failure, write_line
 from pattern_acp.commands.document import Paragraph, Table, as_result, columns
 from pattern_acp.config.providers import show_url
 from pattern_acp.config.settings import McpServerSettings
@@ -25,12 +25,7 @@ def run_mcp(arguments: Mcp, process: Process) -> int:
     Raises:
         PatternError: the logins cannot be used, or the sign-in failed.
     """
-    try:
-        return anyio.run(_run, arguments, process)
-    except OutputClosed:
-        return EXIT_OK
-    except (KeyboardInterrupt, EOFError):
-        return EXIT_CANCELLED
+    return anyio.run(_run, arguments, process)
 
 
 async def _run(arguments: Mcp, process: Process) -> int:

@@ -24,7 +24,7 @@ from pattern_acp.bootstrap.constellation_choice import is_per_project
 from pattern_acp.bootstrap.embedding import MODELS, open_embedder
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.command_runner import open_for_command
-from pattern_acp.cli.output import write_error, write_failure
+from pattern_acp.cli.output import agreed, write_error
 from pattern_acp.commands.memory import VERBS
 from pattern_acp.commands.memory_actions import Desk, UserEdit
 from pattern_acp.commands.memory_results import Blocks, Imported, forgetting_question
@@ -349,13 +349,6 @@ async def _searching(process: Process, database: Database, owner: MemoryScope) -
 
 
 async def _confirm(taken: ForgettingPreview) -> bool:
-    if not sys.stdin.isatty():
-        write_failure("cli.not-confirmed", "Forgetting cannot be taken back; say --yes when nobody can be asked.")
-        return False
-    return await anyio.to_thread.run_sync(_confirmed, forgetting_question(taken).replace("`", ""))
-
-
-def _confirmed(question: str) -> bool:
-    sys.stderr.write(f"{question} Forget? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    question = f"{forgetting_question(taken).replace('`', '')} Forget?"
+    unasked = "Forgetting cannot be taken back; say --yes when nobody can be asked."
+    return await anyio.to_thread.run_sync(agreed, question, unasked, sys.stderr)

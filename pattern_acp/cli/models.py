@@ -1,16 +1,15 @@
 """`pattern-acp models`: the models that can be used, with what is known of each and who says it, as text or JSON."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from decimal import Decimal
 
 import anyio
 
 from pattern_acp.bootstrap.constellation import open_providers
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, ModelsWanted
+from pattern_acp.cli.arguments import EXIT_ERROR, ModelsWanted
 from pattern_acp.cli.command_runner import show_answer
-from pattern_acp.cli.output import OutputClosed, write_failure
+from pattern_acp.cli.output import write_failure
 from pattern_acp.commands.document import Heading, Paragraph, Part, Table, as_result, columns
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.domain.usage import MICRO
@@ -26,9 +25,7 @@ def run_models(arguments: ModelsWanted, process: Process) -> int:
         write_failure(error.failure_code, f"pattern-acp: {error.sentence}")
         return EXIT_ERROR
     parts = parts_of_one(models[0]) if arguments.model else parts_of_all(models)
-    with suppress(OutputClosed):
-        show_answer(as_result(*parts, facts=[_facts(info) for info in models]), process, as_json=arguments.json)
-    return EXIT_OK
+    return show_answer(as_result(*parts, facts=[_facts(info) for info in models]), process, as_json=arguments.json)
 
 
 async def _models(process: Process, model: str) -> Sequence[ModelInfo]:

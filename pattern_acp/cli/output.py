@@ -157,6 +157,22 @@ def write_failed(error: PatternError, *, as_json: bool) -> None:
         write_json({"error": {"code": error.failure_code, "message": error.sentence}})
 
 
+def confirmed(question: str, stream: TextIO | None = None) -> bool:
+    """Ask on stdout, unless another stream is named; True for y and yes alone."""
+    out = sys.stdout if stream is None else stream
+    out.write(f"{printable(question)} [y/N] ")
+    out.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def agreed(question: str, unasked: str, stream: TextIO | None = None, *, can_ask: bool = True) -> bool:
+    """Ask as `confirmed` does; where nobody can be asked, say so with the sentence `unasked`, and take it for a no."""
+    if can_ask and sys.stdin.isatty():
+        return confirmed(question, stream)
+    write_failure("cli.not-confirmed", unasked)
+    return False
+
+
 def finish_output() -> None:
     """Write out what stdout still holds; when nobody reads it any more, drop it, or Python would complain at its end.
 

@@ -20,14 +20,13 @@ from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.project import read_project
 from pattern_acp.cli.arguments import EXIT_ERROR, EXIT_OK, Policy
 from pattern_acp.cli.command_runner import (
-    constellation_path,
     full_id,
     open_for_command,
     refuse_if_lost,
     show_answer,
     show_result,
 )
-from pattern_acp.cli.output import OutputClosed, write_error, write_failure, write_line
+from pattern_acp.cli.output import agreed, write_error, write_line
 from pattern_acp.commands.document import Fence, Paragraph, Part, Result, as_result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.config.policy_rules import RuleError, parse_rule, read_policy_rules
@@ -67,20 +66,17 @@ def run_policy(arguments: Policy, process: Process) -> int:
     Raises:
         PatternError: a rule or a file cannot be read.
     """
-    try:
-        match arguments.action:
-            case "check":
-                return show_answer(_checked(arguments.text), process, as_json=arguments.json)
-            case "test":
-                return show_answer(_tried(arguments.text, process), process, as_json=arguments.json)
-            case "grants":
-                return _grants(arguments, process)
-            case "verify":
-                return _verify(arguments, process)
-            case _:
-                return _explain(arguments, process)
-    except OutputClosed:
-        return EXIT_OK
+    match arguments.action:
+        case "check":
+            return show_answer(_checked(arguments.text), process, as_json=arguments.json)
+        case "test":
+            return show_answer(_tried(arguments.text, process), process, as_json=arguments.json)
+        case "grants":
+            return _grants(arguments, process)
+        case "verify":
+            return _verify(arguments, process)
+        case _:
+            return _explain(arguments, process)
 
 
 def _grants(arguments: Policy, process: Process) -> int:
@@ -91,7 +87,7 @@ def _grants(arguments: Policy, process: Process) -> int:
             desk = GrantDesk(database, SystemClock())
             return await (revoke(desk, arguments.number) if arguments.number else list_lasting(desk))
 
-    path = constellation_path(process)
+    path = process.constellation_path
     if not path.exists() and not arguments.number:
         refuse_if_lost(path)
         result: Result = Permissions()
@@ -108,7 +104,7 @@ def _verify(arguments: Policy, process: Process) -> int:
         async with open_for_command(process) as database:
             return await verify_decisions(database, await full_id(database, arguments.text))
 
-    refuse_if_lost(constellation_path(process))
+    refuse_if_lost(process.constellation_path)
     result = anyio.run(carry_out)
     show_result(result, TypedCommand("policy", "verify", shared={"json": arguments.json}), process)
     return EXIT_ERROR if result.is_failure else EXIT_OK
@@ -325,11 +321,6 @@ async def _agrees(root: str, parts: Sequence[ProjectPart], before: Agreement | N
     write_line(plain_text(shown, None))
     if sure:
         return True
-    if not sys.stdin.isatty():
-        sentence = "pattern-acp: nothing was changed; say --yes to trust this without a question."
-        write_failure("cli.not-confirmed", sentence)
-        return False
     wanted = f"{root} to run {count_parts(parts)} as you" if parts else f"the files of {root}"
-    sys.stdout.write(f"\nTrust {wanted}? [y/N] ")
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    unasked = "pattern-acp: nothing was changed; say --yes to trust this without a question."
+    return agreed(f"\nTrust {wanted}?", unasked)

@@ -24,8 +24,8 @@ from pattern_acp.bootstrap.remote_server import (
     serve_clients,
     tls_context,
 )
-from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_OK, Connect, ServeClients
-from pattern_acp.cli.output import OutputClosed, write_error, write_line, write_sentence
+from pattern_acp.cli.arguments import EXIT_OK, Connect, ServeClients
+from pattern_acp.cli.output import write_error, write_line, write_sentence
 from pattern_acp.config.keys import TOKEN_VARIABLE
 from pattern_acp.config.logs import mask_also
 from pattern_acp.credentials.model import Credential, SignInRefusedError
@@ -69,21 +69,8 @@ def run_serve_clients(arguments: ServeClients, process: Process) -> int:
         del server
         write_sentence(f"Serving at {url}. An editor connects with: pattern-acp connect {url}")
 
-    try:
-        anyio.run(
-            partial(
-                serve_clients,
-                process,
-                address,
-                Admission(token.fits, origins, arguments.local),
-                context=context,
-                ready=ready,
-            )
-        )
-    except OutputClosed:
-        return EXIT_OK
-    except KeyboardInterrupt:
-        return EXIT_CANCELLED
+    admission = Admission(token.fits, origins, arguments.local)
+    anyio.run(partial(serve_clients, process, address, admission, context=context, ready=ready))
     return EXIT_OK
 
 
@@ -119,10 +106,7 @@ def run_connect(arguments: Connect, process: Process) -> int:
         )
     mask_also(token)
     dial = dialler(arguments.url, token, arguments.authority)
-    try:
-        anyio.run(_connect, dial, ClientMachine(process.environ, process.loaded.paths.cache))
-    except KeyboardInterrupt:
-        return EXIT_CANCELLED
+    anyio.run(_connect, dial, ClientMachine(process.environ, process.loaded.paths.cache))
     return EXIT_OK
 
 

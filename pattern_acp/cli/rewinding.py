@@ -4,7 +4,6 @@ Owns: the preview as a table, the question, and what was done in words. Must not
 agent in this process is asked over its own wire (extensions.md), so that what is refused there is refused here.
 """
 
-import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -17,7 +16,7 @@ from pattern_acp.acp import schema_extensions as wire
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.bootstrap.serve import serve_transport
 from pattern_acp.cli.arguments import EXIT_ERROR
-from pattern_acp.cli.output import write_failure
+from pattern_acp.cli.output import agreed
 from pattern_acp.cli.rendering import show_parts
 from pattern_acp.cli.sessions import TerminalDesk
 from pattern_acp.commands.document import Paragraph, Part, Result, Table, columns
@@ -244,10 +243,5 @@ def _what(file: wire.RewindFile) -> str:
 
 
 def _confirmed(is_json: bool) -> bool:  # noqa: FBT001  run in a thread
-    if is_json or not sys.stdin.isatty():
-        write_failure("cli.not-confirmed", "pattern-acp: nothing was changed; say --yes to go back without a question.")
-        return False
-    try:
-        return input("Go back? [y/N] ").strip().lower() in {"y", "yes"}
-    except EOFError:
-        return False
+    unasked = "pattern-acp: nothing was changed; say --yes to go back without a question."
+    return agreed("Go back?", unasked, can_ask=not is_json)

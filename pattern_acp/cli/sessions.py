@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_OK
-from pattern_acp.cli.command_runner import constellation_path, full_id, open_for_command
+from pattern_acp.cli.command_runner import full_id, open_for_command
 from pattern_acp.cli.output import printable, write_failure, write_json, write_line
 from pattern_acp.commands.document import HtmlPage, Result
 from pattern_acp.commands.parameters import TypedCommand
@@ -47,7 +47,7 @@ async def open_sessions(call: TypedCommand, process: Process) -> AsyncGenerator[
     """Open the services of the verbs."""
     clock, reads = SystemClock(), {verb.name for verb in SESSION_VERBS if verb.reads}
     is_read = call.command in reads
-    path = constellation_path(process)
+    path = process.constellation_path
     async with open_for_reading(path, clock=clock) if is_read else open_for_command(process) as database:
         yield TerminalDesk(
             database,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 import anyio.to_thread
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from pattern_acp.bootstrap.constellation_choice import is_per_project
@@ -155,18 +155,7 @@ async def sync_now(desk: SyncDesk) -> Exchanged:
 
         telling = partial(tell_projects, desk.process)
     async with open_exchange(desk.process, desk.database, telling) as opened:
-        report = await opened.run()
-    return Exchanged(
-        report.sent,
-        report.received,
-        report.blocks,
-        report.facts,
-        report.tasks,
-        report.sessions,
-        report.forgotten,
-        report.waiting,
-        tuple(report.notes),
-    )
+        return convert(await opened.run(), Exchanged, from_attributes=True)
 
 
 async def sync_status(desk: SyncDesk) -> SyncState:

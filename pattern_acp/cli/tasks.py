@@ -11,7 +11,7 @@ from msgspec import field
 
 from pattern_acp.bootstrap.constellation import read_persona
 from pattern_acp.bootstrap.process import Process
-from pattern_acp.cli.command_runner import constellation_path, open_for_command
+from pattern_acp.cli.command_runner import open_for_command
 from pattern_acp.cli.memory import edit_text, read_edited
 from pattern_acp.cli.output import write_error
 from pattern_acp.commands.document import Fence, Part, Result, as_result
@@ -65,7 +65,7 @@ async def open_tasks(call: TypedCommand, process: Process) -> AsyncGenerator[Ter
     """
     reads = call.command in {verb.name for verb in TASK_VERBS if verb.reads}
     clock = SystemClock()
-    opened = open_for_reading(constellation_path(process), clock=clock) if reads else open_for_command(process)
+    opened = open_for_reading(process.constellation_path, clock=clock) if reads else open_for_command(process)
     async with opened as database:
         desk = await anyio.to_thread.run_sync(_desk, call, process, database, clock)
         yield desk

@@ -15,7 +15,7 @@ from msgspec import Struct
 from pattern_acp.bootstrap.process import Process, start_process
 from pattern_acp.cli.arguments import EXIT_CANCELLED, EXIT_OK, Chat, Policy, Tour
 from pattern_acp.cli.chat.run import run
-from pattern_acp.cli.output import OutputClosed, write_line, write_sentence
+from pattern_acp.cli.output import write_line, write_sentence
 from pattern_acp.cli.policy import run_policy
 from pattern_acp.config.settings import Flags
 
@@ -61,21 +61,16 @@ def steps(folder: Path, scratch: str) -> tuple[TourStep, ...]:
 def run_tour(arguments: Tour, process: Process) -> int:
     """Give the tour in the current folder; the exit code."""
     folder = Path.cwd()
-    try:
-        with TemporaryDirectory(prefix="pattern-acp-tour-") as home:
-            scratch = _scratch_file(folder)
-            try:
-                code = _in_home(arguments.flags, home, process.environ, folder, scratch)
-            finally:
-                scratch.unlink(missing_ok=True)
-        if code == EXIT_OK:
-            write_line()
-            write_sentence(
-                "That is the tour. Everything that it made is deleted. To choose a model: pattern-acp setup."
-            )
-            write_sentence("In this terminal: pattern-acp chat. In your editor: choose Pattern in its list of agents.")
-    except OutputClosed:
-        return EXIT_OK
+    with TemporaryDirectory(prefix="pattern-acp-tour-") as home:
+        scratch = _scratch_file(folder)
+        try:
+            code = _in_home(arguments.flags, home, process.environ, folder, scratch)
+        finally:
+            scratch.unlink(missing_ok=True)
+    if code == EXIT_OK:
+        write_line()
+        write_sentence("That is the tour. Everything that it made is deleted. To choose a model: pattern-acp setup.")
+        write_sentence("In this terminal: pattern-acp chat. In your editor: choose Pattern in its list of agents.")
     return code
 
 

@@ -6,7 +6,6 @@ from datetime import UTC, date, datetime, timedelta
 
 from pattern_acp.bootstrap.process import Process
 from pattern_acp.cli.arguments import EXIT_OK
-from pattern_acp.cli.command_runner import constellation_path
 from pattern_acp.cli.output import write_line
 from pattern_acp.commands.document import Result
 from pattern_acp.commands.parameters import TypedCommand
@@ -20,7 +19,7 @@ from pattern_acp.journal.usage import UsedOnce, usage_since
 @asynccontextmanager
 async def open_usage(call: TypedCommand, process: Process) -> AsyncGenerator[tuple[Database, Process | None], None]:
     """The constellation, and the settings that name the models, which a program that reads JSON is not told of."""
-    async with open_for_reading(constellation_path(process), clock=SystemClock()) as database:
+    async with open_for_reading(process.constellation_path, clock=SystemClock()) as database:
         yield database, None if call.json else process
 
 

@@ -142,19 +142,19 @@ def _by_name(tx: Transaction, name: str) -> Iterable[tuple[Match, Symbol]]:
     folded, words = fold(name), words_of(name)
     for symbol in store.symbols_named(tx, name):
         yield Match.EXACT, symbol
-    for symbol in symbols_alike(tx, folded, limit=CANDIDATES):
+    for symbol in symbols_alike(tx, folded):
         yield Match.EXACT_BUT_CASE, symbol
     for symbol in store.symbols_folded(tx, folded, limit=CANDIDATES):
         yield (Match.START if fold(symbol.name).startswith(folded) else Match.PART), symbol
     if len(words) > 1:
-        for symbol in symbols_with_words(tx, words, limit=CANDIDATES):
+        for symbol in symbols_with_words(tx, words):
             yield Match.WORDS, symbol
         yield from _by_words_and_path(tx, words)
 
 
 def _by_words_and_path(tx: Transaction, words: Sequence[str]) -> Iterable[tuple[Match, Symbol]]:
     for word in words:
-        for symbol in symbols_with_words(tx, (word,), limit=CANDIDATES):
+        for symbol in symbols_with_words(tx, (word,)):
             around = {*words_of(symbol.path), *words_of(symbol.qualified_name)}
             if word in words_of(symbol.name) and around.issuperset(words):
                 yield Match.WORDS_AND_PATH, symbol
@@ -163,7 +163,7 @@ def _by_words_and_path(tx: Transaction, words: Sequence[str]) -> Iterable[tuple[
 def _qualified(tx: Transaction, parts: Sequence[str]) -> Iterable[tuple[Match, Symbol]]:
     """Symbols by `Class.method`; the first part may also be the module, as in `writer.append`."""
     *outer, name = parts
-    for symbol in symbols_alike(tx, fold(name), limit=CANDIDATES):
+    for symbol in symbols_alike(tx, fold(name)):
         around = [*stem_of(symbol.path, whole=True), *qualified_parts(symbol.qualified_name)[:-1]]
         if [fold(part) for part in around[-len(outer) :]] == [fold(part) for part in outer]:
             is_same = symbol.name == name and around[-len(outer) :] == outer
@@ -314,20 +314,20 @@ def _near(tx: Transaction, wanted: str, may_show: Callable[[str], bool]) -> tupl
     return tuple(hit.path for hit in answer.hits)
 
 
-def symbols_alike(tx: Transaction, folded: str, *, limit: int) -> list[Symbol]:
-    """Symbols whose folded name is exactly `folded`, in the order of paths; at most `limit`."""
-    rows = tx.all(SYMBOLS + "WHERE s.folded = ? ORDER BY f.path, s.line LIMIT ?", (folded, limit))
+def symbols_alike(tx: Transaction, folded: str) -> list[Symbol]:
+    """Symbols whose folded name is exactly `folded`, in the order of paths; at most `CANDIDATES`."""
+    rows = tx.all(SYMBOLS + "WHERE s.folded = ? ORDER BY f.path, s.line LIMIT ?", (folded, CANDIDATES))
     return [symbol_of(row) for row in rows]
 
 
-def symbols_with_words(tx: Transaction, words: Sequence[str], *, limit: int) -> list[Symbol]:
-    """Symbols whose words include, or begin with, each of `words`; shortest names first, at most `limit`."""
+def symbols_with_words(tx: Transaction, words: Sequence[str]) -> list[Symbol]:
+    """Symbols whose words include, or begin with, each of `words`; shortest names first, at most `CANDIDATES`."""
     wanted = json.dumps([f" {word}" for word in words])
     rows = tx.all(
         SYMBOLS
         + "WHERE NOT EXISTS (SELECT 1 FROM json_each(?) AS w WHERE NOT instr(s.words, w.value)) "
         + "ORDER BY length(s.folded), f.path, s.line LIMIT ?",
-        (wanted, limit),
+        (wanted, CANDIDATES),
     )
     return [symbol_of(row) for row in rows]
 
@@ -367,8 +367,13 @@ def paths_and_tests(tx: Transaction) -> dict[str, bool]:
 
 def files_named(tx: Transaction, paths: Iterable[str]) -> dict[str, FileRecord]:
     """The files at these paths, as far as they exist."""
-    rows = tx.all(FILES + "WHERE f.path IN (SELECT value FROM json_each(?))", (json.dumps(sorted(set(paths))),))
+    rows = tx.all(FILES + "WHERE f.path IN (SELECT value FROM json_each(?))", _among(paths))
     return {file.path: file for file in map(file_of, rows)}
+
+
+def _among(paths: Iterable[str]) -> tuple[str]:
+    """Parameters of a statement that asks for `IN (SELECT value FROM json_each(?))`."""
+    return (json.dumps(sorted(set(paths))),)
 
 
 def importer_counts(tx: Transaction, paths: Iterable[str]) -> dict[str, int]:
@@ -376,27 +381,21 @@ def importer_counts(tx: Transaction, paths: Iterable[str]) -> dict[str, int]:
     rows = tx.all(
         "SELECT i.resolved_path, count(DISTINCT i.file_id) FROM imports AS i "
         "WHERE i.resolved_path IN (SELECT value FROM json_each(?)) GROUP BY i.resolved_path",
-        (json.dumps(sorted(set(paths))),),
+        _among(paths),
     )
     return {text(row[0]): integer(row[1]) for row in rows}
 
 
 def imports_resolved_to(tx: Transaction, paths: Iterable[str]) -> list[Import]:
     """Imports that certainly refer to one of these files, or folders with a final slash."""
-    rows = tx.all(
-        IMPORTS + "WHERE i.resolved_path IN (SELECT value FROM json_each(?)) ORDER BY f.path, i.line, i.id",
-        (json.dumps(sorted(set(paths))),),
-    )
-    return [import_of(row) for row in rows]
+    wanted = "WHERE i.resolved_path IN (SELECT value FROM json_each(?)) ORDER BY f.path, i.line, i.id"
+    return [import_of(row) for row in tx.all(IMPORTS + wanted, _among(paths))]
 
 
 def imports_in(tx: Transaction, paths: Iterable[str]) -> list[Import]:
     """Imports of these files."""
-    rows = tx.all(
-        IMPORTS + "WHERE f.path IN (SELECT value FROM json_each(?)) ORDER BY f.path, i.line, i.id",
-        (json.dumps(sorted(set(paths))),),
-    )
-    return [import_of(row) for row in rows]
+    wanted = "WHERE f.path IN (SELECT value FROM json_each(?)) ORDER BY f.path, i.line, i.id"
+    return [import_of(row) for row in tx.all(IMPORTS + wanted, _among(paths))]
 
 
 def unresolved_imports_ending(tx: Transaction, tail: str) -> list[Import]:
@@ -418,7 +417,7 @@ def symbol_counts(tx: Transaction, paths: Iterable[str]) -> dict[str, int]:
     rows = tx.all(
         "SELECT f.path, count(*) FROM files AS f JOIN symbols AS s ON s.file_id = f.id "
         "WHERE f.path IN (SELECT value FROM json_each(?)) GROUP BY f.id",
-        (json.dumps(sorted(set(paths))),),
+        _among(paths),
     )
     return {text(row[0]): integer(row[1]) for row in rows}
 

@@ -55,11 +55,7 @@ class Transaction:
         return self._live().changes()
 
     def execute_each(self, sql: LiteralString, rows: Sequence[Sequence[SqlValue]]) -> None:
-        """Run an INSERT, UPDATE or DELETE once for each row of values; four times as fast as that many `execute`.
-
-        Raises:
-            DatabaseError: see `execute`.
-        """
+        """Run an INSERT, UPDATE or DELETE once for each row of values; four times as fast as that many `execute`."""
         if not rows:
             return
         try:
@@ -68,37 +64,21 @@ class Transaction:
             raise translate(error, self._path) from error
 
     def insert(self, sql: LiteralString, params: Params = ()) -> int:
-        """Run one INSERT and return the rowid of the new row.
-
-        Raises:
-            DatabaseError: see `execute`.
-        """
+        """Run one INSERT and return the rowid of the new row."""
         self._rows(sql, params)
         return self._live().last_insert_rowid()
 
     def one(self, sql: LiteralString, params: Params = ()) -> Row | None:
-        """The first row of a query, or None.
-
-        Raises:
-            DatabaseError: see `execute`.
-        """
+        """The first row of a query, or None."""
         rows = self._rows(sql, params)
         return rows[0] if rows else None
 
     def all(self, sql: LiteralString, params: Params = ()) -> list[Row]:
-        """Every row of a query.
-
-        Raises:
-            DatabaseError: see `execute`.
-        """
+        """Every row of a query."""
         return self._rows(sql, params)
 
     def each(self, sql: LiteralString, params: Params = ()) -> Iterator[Row]:
-        """The rows of a query one after the other, for more than should be in memory at once.
-
-        Raises:
-            DatabaseError: see `execute`.
-        """
+        """The rows of a query one after the other, for more than should be in memory at once."""
         try:
             yield from self._live().execute(sql, params)
         except apsw.Error as error:

@@ -38,9 +38,9 @@ def local_hour(at_ms: int) -> int:
     return time.localtime(at_ms / 1000).tm_hour
 
 
-def local_moment(at_ms: int, zone: tzinfo | None = None) -> str:
-    """A moment as `Friday 2026-11-27 14:05 UTC+01:00`, in the machine's own time zone unless one is named."""
-    moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
+def local_moment(at_ms: int) -> str:
+    """A moment as `Friday 2026-11-27 14:05 UTC+01:00`, in the machine's own time zone."""
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone()
     return f"{_WEEKDAYS[moment.weekday()]} {moment:%Y-%m-%d %H:%M} UTC{moment.isoformat()[-6:]}"
 
 
@@ -74,7 +74,6 @@ TurnId = NewType("TurnId", str)
 MessageId = NewType("MessageId", str)
 ToolCallId = NewType("ToolCallId", str)
 BlockId = NewType("BlockId", str)
-PersonaName = NewType("PersonaName", str)
 
 
 class IdFactory(Protocol):

@@ -39,7 +39,7 @@ CLOSE_SECONDS = 1.0
 
 READ_SIZE = 64 * 1024
 
-NORMAL, GOING_AWAY, TOO_BIG, TRY_LATER = 1000, 1001, 1009, 1013
+NORMAL, GOING_AWAY = 1000, 1001
 """Codes of the end of a connection (RFC 6455, section 7.4.1)."""
 
 STREAM_ERRORS = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
@@ -327,7 +327,7 @@ def _quiet() -> logging.Logger:
     return silent
 
 
-def offered_token(upgrade: Upgrade, prefixes: Sequence[str] = ("pattern-token.", "bearer.")) -> str:
+def offered_token(upgrade: Upgrade) -> str:
     """Return the token that a client shows: as a bearer, else in a subprotocol, else in the query; empty without one.
 
     Pages in a browser can set no header.
@@ -336,7 +336,7 @@ def offered_token(upgrade: Upgrade, prefixes: Sequence[str] = ("pattern-token.",
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
     for offered in upgrade.subprotocols:
-        for prefix in prefixes:
+        for prefix in ("pattern-token.", "bearer."):
             if offered.startswith(prefix):
                 return offered.removeprefix(prefix)
     from urllib.parse import parse_qs

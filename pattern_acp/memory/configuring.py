@@ -8,13 +8,14 @@ before.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pattern_acp.db.connection import Row, Transaction
 from pattern_acp.db.queries import load_queries
-from pattern_acp.db.transaction import storable
 from pattern_acp.domain.access import Actor
 from pattern_acp.domain.canonical import JsonObject, canonical_json, sha256_hex
 from pattern_acp.memory.block_loader import newest_number, read_row
@@ -28,7 +29,7 @@ from pattern_acp.memory.errors import (
     UnusableEditError,
 )
 from pattern_acp.memory.schemas.types import encode_schema
-from pattern_acp.memory.store import ProposedChange, WriteRecord, changed_block, insert_write
+from pattern_acp.memory.store import ProposedChange, WriteRecord, changed_block, insert_write, of_key
 
 _QUERIES = load_queries("pattern_acp.memory")
 
@@ -96,32 +97,25 @@ def _limit(block: Block, value: str) -> Block:
     return replace(block, limit=int(digits))
 
 
-def _permission(block: Block, value: str) -> Block:
-    try:
-        return replace(block, permission=Permission(value.lower()))
-    except ValueError:
-        raise UnusableEditError(block.key.label, f"a permission is one of {', '.join(Permission)}.") from None
-
-
 def _pinned(block: Block, value: str) -> Block:
     if value.lower() not in {"yes", "no"}:
         raise UnusableEditError(block.key.label, "pinned is yes or no.")
     return replace(block, pinned=value.lower() == "yes")
 
 
-def _tier(block: Block, value: str) -> Block:
+def _one_of(name: str, values: type[StrEnum], block: Block, value: str) -> Block:
     try:
-        return replace(block, tier=Tier(value.lower()))
+        return replace(block, **{name: values(value.lower())})
     except ValueError:
-        raise UnusableEditError(block.key.label, f"a tier is one of {', '.join(Tier)}.") from None
+        raise UnusableEditError(block.key.label, f"a {name} is one of {', '.join(values)}.") from None
 
 
 _SETTINGS: Mapping[str, Callable[[Block, str], Block]] = {
     "description": _description,
     "limit": _limit,
-    "permission": _permission,
+    "permission": partial(_one_of, "permission", Permission),
     "pinned": _pinned,
-    "tier": _tier,
+    "tier": partial(_one_of, "tier", Tier),
 }
 
 
@@ -142,7 +136,7 @@ class ProposedMark(Struct, frozen=True):
 
 def propose_deletion(tx: Transaction, key: BlockKey) -> ProposedMark:
     """Propose the deletion of the block with this key. Raises BlockMissingError where there is no such block."""
-    row = tx.one(_QUERIES["find_block"], _named(key))
+    row = tx.one(_QUERIES["find_block"], of_key(key))
     if row is None:
         raise BlockMissingError(key.label)
     return _mark(tx, row, Operation.DELETE)
@@ -156,7 +150,7 @@ def propose_restoration(tx: Transaction, key: BlockKey, skip: int = 0) -> Propos
     Raises:
         NothingDeletedError: none was deleted, or what was deleted has been forgotten.
     """
-    row = tx.one(_QUERIES["find_deleted_block"], {**_named(key), "skip": skip})
+    row = tx.one(_QUERIES["find_deleted_block"], {**of_key(key), "skip": skip})
     if row is None:
         raise NothingDeletedError(key.label)
     return _mark(tx, row, Operation.RESTORE)
@@ -170,7 +164,7 @@ def propose_making_room(tx: Transaction, key: BlockKey) -> ProposedMark | None:
     Raises:
         LabelTakenError: another block has the label, and somebody has written to it.
     """
-    row = tx.one(_QUERIES["find_block"], _named(key))
+    row = tx.one(_QUERIES["find_block"], of_key(key))
     if row is None:
         return None
     block, frontiers = read_row(row)
@@ -216,7 +210,3 @@ def _mark(tx: Transaction, row: Row, operation: Operation) -> ProposedMark:
     block, frontiers = read_row(row)
     number = newest_number(tx, block) or block.head_update
     return ProposedMark(replace(block, head_update=number), operation, frontiers)
-
-
-def _named(key: BlockKey) -> dict[str, str]:
-    return {"scope": key.scope.value, "owner": key.owner, "label": storable(key.label)}

@@ -41,12 +41,12 @@ class DiffPart(Struct, frozen=True):
     text: str
 
 
-def unified_diff(before: str, after: str, *, before_name: str, after_name: str, context: int = 3) -> str:
+def unified_diff(before: str, after: str, *, before_name: str, after_name: str) -> str:
     """The lines that changed, in the unified format, without a line end at the end; empty when nothing did."""
     import difflib
 
     old, new = (text.split("\n") if text else [] for text in (before, after))
-    lines = difflib.unified_diff(old, new, before_name, after_name, n=context, lineterm="")
+    lines = difflib.unified_diff(old, new, before_name, after_name, n=3, lineterm="")
     return "\n".join(lines)
 
 

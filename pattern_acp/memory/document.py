@@ -17,10 +17,12 @@ Facts it rests on, measured with loro 1.17.1:
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
 
 from msgspec import Struct
 
+from pattern_acp.domain.errors import BlockError
 from pattern_acp.memory.blocks import PERSONA_TEXT
 from pattern_acp.memory.containers import perform, read_content, set_lines
 from pattern_acp.memory.edits import PlannedEdit, Splice
@@ -525,25 +527,21 @@ def _splices(diff: "loro.Diff") -> Generator[Splice, None, None]:
 
 
 @contextmanager
-def _refusals(name: str) -> Generator[None, None, None]:
-    """Convert loro's errors where the stored bytes are not at fault."""
+def _converted(to: Callable[[str, str], BlockError], name: str) -> Generator[None, None, None]:
+    """Convert loro's errors."""
     try:
         yield
     except BaseException as error:
         if is_from_loro(error):
-            raise DocumentError(name, str(error)) from error
+            raise to(name, str(error)) from error
         raise
 
 
-@contextmanager
-def _damage(name: str) -> Generator[None, None, None]:
-    """Convert loro's errors where bytes are read."""
-    try:
-        yield
-    except BaseException as error:
-        if is_from_loro(error):
-            raise BlockCorruptError(name, str(error)) from error
-        raise
+_refusals = partial(_converted, DocumentError)
+"""Where the stored bytes are not at fault."""
+
+_damage = partial(_converted, BlockCorruptError)
+"""Where bytes are read."""
 
 
 def is_from_loro(error: BaseException) -> bool:

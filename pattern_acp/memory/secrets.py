@@ -297,8 +297,9 @@ _KEY_BLOCK = re.compile(
 )
 
 
-def mask_secrets(text: str, mark: str = "[secret]") -> str:
-    """`text` with `mark` instead of everything that looks like a secret; for what leaves this machine."""
+def mask_secrets(text: str) -> str:
+    """`text` with `[secret]` instead of everything that looks like a secret; for what leaves this machine."""
+    mark = "[secret]"
     words = _long_words(text)
     masked = _with_marks(text, words, mark, mark)
     masked = _ASSIGNED.sub(lambda match: _with_mark(match, 3, mark) if _is_assigned(match) else match[0], masked)

@@ -14,6 +14,7 @@ from pattern_acp.db import columns
 from pattern_acp.db.connection import Row, SqlValue, Transaction
 from pattern_acp.db.queries import load_queries
 from pattern_acp.domain.clock import BlockId
+from pattern_acp.journal.events import MemoryPoint
 from pattern_acp.memory.block_loader import decode_block, read_row
 from pattern_acp.memory.blocks import Block, Isolation, Permission, Scope, Tier, lasting_owner, shared_owner
 from pattern_acp.memory.errors import BlockCorruptError
@@ -176,16 +177,7 @@ def _row(block_id: BlockId, attachment: Attachment) -> dict[str, SqlValue]:
     }
 
 
-class BlockPoint(Struct, frozen=True):
-    """A block in sight, the number of its newest write, and Loro's frontiers of that state."""
-
-    block_id: str
-    label: str
-    version: int
-    frontiers: bytes
-
-
-def block_points(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[BlockPoint, ...]:
+def block_points(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[MemoryPoint, ...]:
     """Points of all blocks that these owners see; texts are not read, so damage does no harm."""
     frontiers: dict[str, bytes] = {}
 
@@ -194,4 +186,6 @@ def block_points(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[
         return block
 
     seen = _visible(tx, owners, Isolation.NONE, decode)
-    return tuple(BlockPoint(one.block.id, one.label, one.block.head_update, frontiers[one.block.id]) for one in seen)
+    return tuple(
+        MemoryPoint(one.block.id, one.label, one.block.head_update, frontiers[one.block.id].hex()) for one in seen
+    )

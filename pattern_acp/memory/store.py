@@ -204,7 +204,7 @@ def load_whole(tx: Transaction, key: BlockKey) -> Block:
 
 def block_exists(tx: Transaction, key: BlockKey) -> bool:
     """True when there is a block with this key."""
-    return tx.one(_QUERIES["block_exists"], _of_key(key)) is not None
+    return tx.one(_QUERIES["block_exists"], of_key(key)) is not None
 
 
 def list_blocks(tx: Transaction, owners: Sequence[tuple[Scope, str]]) -> tuple[Block, ...]:
@@ -459,10 +459,11 @@ def _find(tx: Transaction, key: BlockKey) -> Row:
 
 
 def _row(tx: Transaction, key: BlockKey) -> Row | None:
-    return tx.one(_QUERIES["find_block"], _of_key(key))
+    return tx.one(_QUERIES["find_block"], of_key(key))
 
 
-def _of_key(key: BlockKey) -> dict[str, SqlValue]:
+def of_key(key: BlockKey) -> dict[str, SqlValue]:
+    """The parameters that name a block in a statement."""
     return {"scope": key.scope.value, "owner": key.owner, "label": storable(key.label)}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pattern_acp.policy.paths import Protection, is_inside, protection_of_names
+from pattern_acp.policy.paths import Protection, is_inside, is_inside_any, protection_of_names
 from pattern_acp.processes.confinement import Confinement, Profile
 
 MOST_LOOKED_AT = 20_000
@@ -107,7 +107,7 @@ def session_profile(
     for repository in looked_at:
         fixed += repository.fixed
         pinned += repository.pinned
-        writable += [path for path in repository.folders if not _inside_any(path, roots)]
+        writable += [path for path in repository.folders if not is_inside_any(path, roots)]
     for each in folders.writable:
         path = os.path.realpath(os.path.join(home, each[2:]) if each.startswith("~/") else each)
         if os.path.isdir(path) and not is_inside(home, path):
@@ -322,7 +322,7 @@ def _sockets(environment: Mapping[str, str], inside: Sequence[str], *, network: 
     docker = environment.get("DOCKER_HOST", "").partition("unix://")[2]
     found += [path for path in (bus, docker) if path]
     if not network:
-        found += [path for path in _listening() if not _inside_any(path, inside)]
+        found += [path for path in _listening() if not is_inside_any(path, inside)]
     return found
 
 
@@ -336,10 +336,6 @@ def _listening() -> list[str]:
     # The flag SO_ACCEPTCON marks those that listen (proc(5)).
     paths = {each[7] for each in fields if len(each) == 8 and each[3] == "00010000" and each[7].startswith("/")}
     return sorted(paths)[:_MOST_SOCKETS]
-
-
-def _inside_any(path: str, folders: Sequence[str]) -> bool:
-    return any(is_inside(path, folder) for folder in folders)
 
 
 def _existing(paths: Iterable[str]) -> list[str]:

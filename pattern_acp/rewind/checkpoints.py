@@ -11,7 +11,7 @@ end when it changed no file, else right behind it, once the files are read.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from msgspec import Struct
@@ -37,10 +37,10 @@ from pattern_acp.journal.codec import CHECKPOINTS
 from pattern_acp.journal.contents import store_content
 from pattern_acp.journal.events import (
     CheckpointTaken,
+    Event,
     FilesSaved,
     LandingEnded,
     LandingStarted,
-    MemoryPoint,
     RewindStarted,
     SessionRewound,
 )
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from pattern_acp.turn.permissions import PolicyState
     from pattern_acp.workspace.folder_changes import FolderChanges, FolderLook
 
+
+T = TypeVar("T", bound=Event)
 
 INTERVAL_BYTES = 100_000_000
 """Most bytes of files that are stored between two checkpoints; what is beyond is named and left out."""
@@ -121,10 +123,7 @@ def append_checkpoint(tx: Transaction, scope: RewindScope, facts: CheckpointFact
     from pattern_acp.memory.sharing import block_points
 
     where = stream_position(tx, scope.session_id)
-    points = tuple(
-        MemoryPoint(point.block_id, point.label, point.version, point.frontiers.hex())
-        for point in block_points(tx, scope.owner.owners)
-    )
+    points = block_points(tx, scope.owner.owners)
     event = CheckpointTaken(
         facts.checkpoint_id,
         facts.turn_id,
@@ -334,7 +333,7 @@ class Checkpoints:
             return recorded_here(tx, read_item(tx, scope.session_id, CHECKPOINTS))
 
         entries = await scope.database.read(read)
-        landing = _landing_cut_off(entries)
+        landing = _cut_off(entries, LandingStarted, LandingEnded)
         if landing is not None and undo is not None:
             await undo(scope, landing)
         saved = _not_checkpointed(entries)
@@ -343,7 +342,7 @@ class Checkpoints:
                 self._add(_Open(file.path, file.state))
         if saved or turn_ended:
             await self.take("recovered")
-        return _not_ended(entries)
+        return _cut_off(entries, RewindStarted, SessionRewound)
 
     async def _record(self, cause: str, name: str, closing: Sequence[_Open]) -> str:
         scope = self.scope
@@ -438,22 +437,13 @@ def _not_checkpointed(entries: Sequence[Recorded]) -> list[SavedFile]:
     return saved
 
 
-def _not_ended(entries: Sequence[Recorded]) -> RewindStarted | None:
-    started: RewindStarted | None = None
+def _cut_off(entries: Sequence[Recorded], begin: type[T], end: type[Event]) -> T | None:
+    """The last event of the kind `begin` that none of the kind `end` follows."""
+    started: T | None = None
     for entry in entries:
-        if isinstance(entry.event, RewindStarted):
+        if isinstance(entry.event, begin):
             started = entry.event
-        elif isinstance(entry.event, SessionRewound):
-            started = None
-    return started
-
-
-def _landing_cut_off(entries: Sequence[Recorded]) -> LandingStarted | None:
-    started: LandingStarted | None = None
-    for entry in entries:
-        if isinstance(entry.event, LandingStarted):
-            started = entry.event
-        elif isinstance(entry.event, LandingEnded):
+        elif isinstance(entry.event, end):
             started = None
     return started
 

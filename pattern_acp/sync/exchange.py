@@ -25,7 +25,6 @@ from pattern_acp.db.connection import Database, SqlValue, Transaction
 from pattern_acp.domain.clock import Clock, IdFactory
 from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.leases import host_name
-from pattern_acp.journal.reader import newest_event
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.memory.service.forget import Tell
 from pattern_acp.sync.forgetting import (
@@ -349,12 +348,6 @@ def clock_problem(peer: Peer, now_ms: int) -> str:
         f"its clock is {plural(minutes, 'minute')} ahead of this one's: set both right, since of settings and of the "
         "state of facts the later change counts"
     )
-
-
-def waiting_events(tx: Transaction) -> int:
-    """The number of events that no segment covers; some of them may have nothing to tell."""
-    device = device_of(tx)
-    return newest_event(tx) - (0 if device is None else device.upto)
 
 
 def revoke(tx: Transaction, device: str) -> None:

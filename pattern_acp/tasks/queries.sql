@@ -230,13 +230,6 @@ FROM json_each(:owners) AS o
 JOIN tasks AS t ON t.scope = o.value ->> 0 AND t.owner = o.value ->> 1
 WHERE t.task -> 'source' ->> 'key' IS NOT NULL;
 
--- name: count_tasks
--- How many tasks each state has; the owners are a JSON list of [scope, owner].
-SELECT t.status, count(*)
-FROM json_each(:owners) AS o
-JOIN tasks AS t ON t.scope = o.value ->> 0 AND t.owner = o.value ->> 1
-GROUP BY t.status;
-
 -- name: tasks_in_files
 -- The tasks of an owner that are open or have a file in a folder, with what was written there.
 SELECT t.task, f.base, f.file_hash, f.next_hash

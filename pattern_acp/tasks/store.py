@@ -438,12 +438,6 @@ def imported_tasks(tx: Transaction, owners: Owners) -> dict[str, Task]:
     return {text(row[0]): _decoded(row[1]) for row in rows}
 
 
-def count_tasks(tx: Transaction, owners: Owners) -> dict[TaskStatus, int]:
-    """Count the tasks of each state; states of no task are left out."""
-    rows = tx.all(_QUERIES["count_tasks"], {"owners": json.dumps(owners)})
-    return {TaskStatus(text(row[0])): integer(row[1]) for row in rows}
-
-
 def walk(tx: Transaction, owners: Owners, asked: GraphQuery) -> TaskGraph:
     """The tasks around one, breadth first: one statement a level, and one for the tasks themselves.
 

@@ -291,12 +291,9 @@ AFTER_SECONDS = 0.4
 """Longest time to inspect files after a cancelled change; a cancel is answered within 2 s (invariant 3)."""
 
 
-class ObservedFiles:
-    """`FileSystem` over another one; `note` gets the absolute paths of every change and returns at once."""
-
-    def __init__(self, inner: FileSystem, note: Callable[[Sequence[str]], None]) -> None:
+class _ReadThrough:
+    def __init__(self, inner: FileSystem) -> None:
         self._inner = inner
-        self._note = note
 
     async def read_text_file(self, path: str) -> TextFile:
         """See `TextStore.read_text_file`."""
@@ -305,6 +302,14 @@ class ObservedFiles:
     async def read_lines(self, path: str, window: LineWindow) -> TextLines:
         """See `TextStore.read_lines`."""
         return await self._inner.read_lines(path, window)
+
+
+class ObservedFiles(_ReadThrough):
+    """`FileSystem` over another one; `note` gets the absolute paths of every change and returns at once."""
+
+    def __init__(self, inner: FileSystem, note: Callable[[Sequence[str]], None]) -> None:
+        super().__init__(inner)
+        self._note = note
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `TextStore.write_text_file`."""
@@ -337,20 +342,12 @@ class ChangeRecorder(Protocol):
         ...
 
 
-class TrackedFiles:
+class TrackedFiles(_ReadThrough):
     """`FileSystem` over another one that calls a `ChangeRecorder` before and after each change."""
 
     def __init__(self, inner: FileSystem, keeper: ChangeRecorder) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._keeper = keeper
-
-    async def read_text_file(self, path: str) -> TextFile:
-        """See `TextStore.read_text_file`."""
-        return await self._inner.read_text_file(path)
-
-    async def read_lines(self, path: str, window: LineWindow) -> TextLines:
-        """See `TextStore.read_lines`."""
-        return await self._inner.read_lines(path, window)
 
     async def write_text_file(self, path: str, text: str) -> TextFile:
         """See `TextStore.write_text_file`."""

@@ -123,13 +123,25 @@ def can_read_keys(stdin: TextIO) -> bool:
     return stdin.isatty() and _has_terminal_control()
 
 
-class LineKeys:
+class _Input:
+    def __init__(self, stdin: TextIO, interrupts: Interrupts) -> None:
+        self._stdin = stdin
+        self._interrupts = interrupts
+
+    def read_line(self, question: Question) -> str | None:
+        """See `Keys.read_line`."""
+        del question
+        with self._interrupts.raised():
+            line = self._stdin.readline()
+        return line.strip() if line else None
+
+
+class LineKeys(_Input):
     """`Keys` from lines: the first character of each counts. For terminals that give no single keys."""
 
     def __init__(self, stdin: TextIO, write: Callable[[str], None], interrupts: Interrupts) -> None:
-        self._stdin = stdin
+        super().__init__(stdin, interrupts)
         self._write = write
-        self._interrupts = interrupts
 
     def forget(self) -> None:
         """See `Keys.forget`; lines that came early cannot be distinguished."""
@@ -146,13 +158,6 @@ class LineKeys:
                 return line.strip()[0]
         return ""
 
-    def read_line(self, question: Question) -> str | None:
-        """See `Keys.read_line`."""
-        del question
-        with self._interrupts.raised():
-            line = self._stdin.readline()
-        return line.strip() if line else None
-
 
 if sys.platform == "win32":
     import msvcrt
@@ -161,12 +166,8 @@ if sys.platform == "win32":
     def _has_terminal_control() -> bool:
         return True
 
-    class TerminalKeys:
+    class TerminalKeys(_Input):
         """`Keys` from a console."""
-
-        def __init__(self, stdin: TextIO, interrupts: Interrupts) -> None:
-            self._stdin = stdin
-            self._interrupts = interrupts
 
         def forget(self) -> None:
             """See `Keys.forget`."""
@@ -185,13 +186,6 @@ if sys.platform == "win32":
                     return key
                 time.sleep(LOOK_SECONDS)
             return ""
-
-        def read_line(self, question: Question) -> str | None:
-            """See `Keys.read_line`."""
-            del question
-            with self._interrupts.raised():
-                line = self._stdin.readline()
-            return line.strip() if line else None
 
     def _ready_keys(stdin: TextIO) -> bytes:
         keys = ""
@@ -218,12 +212,8 @@ else:
     def _has_terminal_control() -> bool:
         return termios is not None
 
-    class TerminalKeys:
+    class TerminalKeys(_Input):
         """`Keys` from a terminal."""
-
-        def __init__(self, stdin: TextIO, interrupts: Interrupts) -> None:
-            self._stdin = stdin
-            self._interrupts = interrupts
 
         def forget(self) -> None:
             """See `Keys.forget`."""

@@ -51,6 +51,7 @@ from pattern_acp.memory.forks import CopiedBlock, OwnWrite, StoredBlock
 from pattern_acp.memory.history import READING_PEER, document_at, read_history
 from pattern_acp.memory.recall import remove_source
 from pattern_acp.memory.schemas.types import TextSchema
+from pattern_acp.memory.service.access import MemoryChange
 from pattern_acp.memory.service.archive import store_entry
 from pattern_acp.memory.service.commit import block_event, store_with_event
 from pattern_acp.memory.service.scope import PROGRAM, MemoryRules, MemoryScope, WriteContext, Writer
@@ -97,19 +98,10 @@ class ForkInUseError(BlockError):
         )
 
 
-class MergedBlock(Struct, frozen=True):
-    """A block that a merge changes: its text before and after, and what there is to know, a sentence each."""
-
-    label: str
-    before: str
-    after: str
-    notes: tuple[str, ...] = ()
-
-
 class MergeResult(Struct):
     """The outcome of a merge. `stamp` is what it was worked out from; with another it may come to more."""
 
-    blocks: list[MergedBlock] = field(default_factory=list[MergedBlock])
+    blocks: list[MemoryChange] = field(default_factory=list[MemoryChange])
     facts: list[str] = field(default_factory=list[str])
     left: list[str] = field(default_factory=list[str])
     """Parts of the fork that do not come back, a sentence each."""
@@ -507,7 +499,7 @@ class _Merge:
         store_mark(self._tx, mark, record, peer=writing.peer)
         remove_source(self._tx, block.id)
         self.result.blocks.append(
-            MergedBlock(label, block.text, "", ("It is deleted; /memory restore brings it back.",))
+            MemoryChange(label, block.text, "", ("It is deleted; /memory restore brings it back.",))
         )
 
     def _add_lines(self, copy: Block, origin: Block) -> None:
@@ -595,4 +587,4 @@ class _Merge:
 
     def _changed(self, key: BlockKey, before: str, notes: Sequence[str]) -> None:
         after = load_block(self._tx, key).text
-        self.result.blocks.append(MergedBlock(key.label, before, after, tuple(notes)))
+        self.result.blocks.append(MemoryChange(key.label, before, after, tuple(notes)))
