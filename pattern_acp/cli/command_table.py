@@ -30,6 +30,14 @@ def _number(name: str, about: str, option: str = "", least: int = 1) -> Paramete
     return Parameter(name, about, Kind.NUMBER, "N", option=option or f"--{name}", least=least)
 
 
+def _needed(name: str, about: str, ask: str, metavar: str = "") -> Parameter:
+    return Parameter(name, about, metavar=metavar, required=True, ask=ask)
+
+
+def _choice(name: str, about: str, *choices: str) -> Parameter:
+    return Parameter(name, about, option=f"--{name}", choices=choices)
+
+
 def _one(name: str, summary: str, description: str, *parameters: Parameter, words: str = "", check: str = "") -> Group:
     return Group(name, summary, description, (Command("", summary, "", parameters, check=check),), words=words)
 
@@ -224,7 +232,7 @@ TRUST = Group(
 
 _BUNDLE = "pattern_acp.cli.bundle:"
 _SURE = flag("assume_yes", "do not ask", "--yes")
-_BUNDLE_NAME = Parameter("name", "the bundle", metavar="NAME", required=True, ask="which NAME (bundle list shows them)")
+_BUNDLE_NAME = _needed("name", "the bundle", "which NAME (bundle list shows them)")
 
 BUNDLE = Group(
     "bundle",
@@ -237,13 +245,7 @@ BUNDLE = Group(
             "Show a bundle, and install it when you agree",
             f"{_BUNDLE}add",
             (
-                Parameter(
-                    "folder",
-                    "the bundle, a folder or git checkout",
-                    metavar="FOLDER",
-                    required=True,
-                    ask="which FOLDER",
-                ),
+                _needed("folder", "the bundle, a folder or git checkout", "which FOLDER"),
                 _SURE,
             ),
         ),
@@ -269,12 +271,11 @@ BUNDLE = Group(
 )
 
 _DEFINITIONS = "pattern_acp.cli.definitions:"
-_DEFINITION = Parameter(
+_DEFINITION = _needed(
     "definition",
     "its identity, or the beginning of it, or its name, such as persona/reviewer",
-    metavar="IDENTITY",
-    required=True,
-    ask="which IDENTITY",
+    "which IDENTITY",
+    "IDENTITY",
 )
 
 DEFINITIONS = Group(
@@ -291,7 +292,7 @@ DEFINITIONS = Group(
             f"{_DEFINITIONS}diff",
             (
                 _DEFINITION,
-                Parameter("other", "the one to compare with", metavar="OTHER", required=True, ask="which OTHER"),
+                _needed("other", "the one to compare with", "which OTHER"),
             ),
             reads=True,
         ),
@@ -301,9 +302,7 @@ DEFINITIONS = Group(
             f"{_DEFINITIONS}export",
             (
                 _DEFINITION,
-                Parameter(
-                    "folder", "a folder that does not exist yet", metavar="FOLDER", required=True, ask="which FOLDER"
-                ),
+                _needed("folder", "a folder that does not exist yet", "which FOLDER"),
             ),
             reads=True,
         ),
@@ -378,11 +377,7 @@ AUTH = Group(
         Command(
             "logout",
             "Forget a key",
-            parameters=(
-                Parameter(
-                    "provider", "the provider", required=True, ask="which, since it needs the name of a provider"
-                ),
-            ),
+            parameters=(_needed("provider", "the provider", "which, since it needs the name of a provider"),),
             extra=_ONE_PROVIDER,
         ),
     ),
@@ -394,7 +389,7 @@ AUTH = Group(
 
 _ONE_SERVER = "mcp takes one server."
 
-_RULES_FILE = Parameter("text", "a file with [policy]", metavar="FILE", required=True, ask="which FILE")
+_RULES_FILE = _needed("text", "a file with [policy]", "which FILE", "FILE")
 
 POLICY = Group(
     "policy",
@@ -409,9 +404,7 @@ POLICY = Group(
             "explain",
             "Say what is decided on a command line, or on each line of stdin",
             parameters=(
-                Parameter(
-                    "text", "the command line, or - for stdin", metavar="COMMAND", required=True, ask="which COMMAND"
-                ),
+                _needed("text", "the command line, or - for stdin", "which COMMAND", "COMMAND"),
                 Parameter("allow", "a further rule that allows", Kind.MANY, "RULE", option="--allow"),
                 flag("nul", "commands on stdin end with NUL", "-0 --null"),
             ),
@@ -449,12 +442,11 @@ MCP = Group(
             "login",
             "Sign in at a server",
             parameters=(
-                Parameter(
+                _needed(
                     "server",
                     "the server, or its address",
-                    metavar="NAME",
-                    required=True,
-                    ask="where, since it needs the name of a server (mcp status shows them)",
+                    "where, since it needs the name of a server (mcp status shows them)",
+                    "NAME",
                 ),
                 flag("in_file", "keep it in a private file, not in the keyring", "--file"),
                 flag("no_browser", "print the address and open nothing"),
@@ -466,12 +458,11 @@ MCP = Group(
             "logout",
             "Forget a login",
             parameters=(
-                Parameter(
+                _needed(
                     "server",
                     "the server, or its address",
-                    metavar="NAME",
-                    required=True,
-                    ask="which, since it needs the name of a server (mcp status shows them)",
+                    "which, since it needs the name of a server (mcp status shows them)",
+                    "NAME",
                 ),
             ),
             extra=_ONE_SERVER,
@@ -482,6 +473,13 @@ MCP = Group(
     words="login NAME | status | logout NAME",
     unknown="mcp takes login, status or logout.",
 )
+
+_PROJECT = _text("project", "FOLDER", "only the memory of this folder's project, and the sessions in it")
+_PERSONA = _text("persona", "NAME", "only the memory and sessions of this persona", "--of-persona")
+_HISTORY = _choice(
+    "history", "what blocks read before: none, recent (20 writes), full (the default)", "none", "recent", "full"
+)
+_PART = (_PROJECT, _PERSONA, _HISTORY)
 
 _CARRY = "pattern_acp.cli.carry:"
 EXPORT = Group(
@@ -495,17 +493,12 @@ EXPORT = Group(
             "write memory and sessions into one file, for another machine or person",
             f"{_CARRY}export_archive",
             (
-                Parameter("file", "the file to write", metavar="FILE", required=True, ask="which FILE to write"),
-                _text("project", "FOLDER", "only the memory of this folder's project, and the sessions in it"),
-                _text("persona", "NAME", "only the memory and sessions of this persona", "--of-persona"),
+                _needed("file", "the file to write", "which FILE to write"),
+                _PROJECT,
+                _PERSONA,
                 _text("session", "ID", "only this session"),
                 _text("since", "DAY", "only what changed since: 2026-11-01, or 30d"),
-                Parameter(
-                    "history",
-                    "what blocks read before: none, recent (20 writes), full (the default)",
-                    option="--history",
-                    choices=("none", "recent", "full"),
-                ),
+                _HISTORY,
                 flag("dry_run", "show what would go, and write nothing"),
                 JSON,
             ),
@@ -528,13 +521,10 @@ IMPORT = Group(
             "read memory and sessions from an export, or from another program's file",
             f"{_CARRY}import_archive",
             (
-                Parameter("file", "the file to read", metavar="FILE", required=True, ask="which FILE to read"),
+                _needed("file", "the file to read", "which FILE to read"),
                 _text("accepts", "WHAT", "take this over without a question", "--accept"),
-                Parameter(
-                    "conflicts",
-                    "where both sides differ: mine, theirs, both (the default)",
-                    option="--conflicts",
-                    choices=("mine", "theirs", "both"),
+                _choice(
+                    "conflicts", "where both sides differ: mine, theirs, both (the default)", "mine", "theirs", "both"
                 ),
                 _text("into", "FOLDER", "the project of the file is the one of this folder here"),
                 JSON,
@@ -574,15 +564,7 @@ SYNC = Group(
             "revoke",
             "Take nothing of a device any more, and make a new key",
             do=f"{_SYNC}sync_revoke",
-            parameters=(
-                Parameter(
-                    "device",
-                    "the device, as status shows it",
-                    metavar="DEVICE",
-                    required=True,
-                    ask="which DEVICE (sync status shows them)",
-                ),
-            ),
+            parameters=(_needed("device", "the device, as status shows it", "which DEVICE (sync status shows them)"),),
         ),
     ),
     (JSON,),
@@ -593,16 +575,6 @@ SYNC = Group(
 )
 
 _FORKS = "pattern_acp.cli.constellation_forks:"
-_PART_OF_FORK = (
-    _text("project", "FOLDER", "only the memory of this folder's project, and the sessions in it"),
-    _text("persona", "NAME", "only the memory and sessions of this persona", "--of-persona"),
-    Parameter(
-        "history",
-        "what blocks read before: none, recent (20 writes), full (the default)",
-        option="--history",
-        choices=("none", "recent", "full"),
-    ),
-)
 FORK_ALL = Group(
     "fork",
     "begin a constellation with a copy of another one",
@@ -614,11 +586,9 @@ FORK_ALL = Group(
             "begin a constellation with a copy of another one",
             f"{_FORKS}fork_constellation",
             (
-                Parameter(
-                    "name", "the constellation", metavar="NAME", required=True, ask="which constellation to fork"
-                ),
-                Parameter("new", "the fork", metavar="NEW", required=True, ask="what to call the fork"),
-                *_PART_OF_FORK,
+                _needed("name", "the constellation", "which constellation to fork"),
+                _needed("new", "the fork", "what to call the fork"),
+                *_PART,
                 JSON,
             ),
         ),
@@ -638,15 +608,12 @@ MERGE_ALL = Group(
             "bring back what a fork of the constellation learned",
             f"{_FORKS}merge_constellation",
             (
-                Parameter("name", "the fork", metavar="NAME", required=True, ask="which fork to merge"),
+                _needed("name", "the fork", "which fork to merge"),
                 _text("accepts", "WHAT", "take this over without a question", "--accept"),
-                Parameter(
-                    "conflicts",
-                    "where both sides differ: fork, target, both (the default)",
-                    option="--conflicts",
-                    choices=("fork", "target", "both"),
+                _choice(
+                    "conflicts", "where both sides differ: fork, target, both (the default)", "fork", "target", "both"
                 ),
-                *_PART_OF_FORK,
+                *_PART,
                 JSON,
             ),
         ),
@@ -813,9 +780,7 @@ GROUPS = (
                 "tokens and money by day, model, project or session",
                 "pattern_acp.cli.usage:sum_usage",
                 (
-                    Parameter(
-                        "by", "what the sums are over", option="--by", choices=("day", "model", "project", "session")
-                    ),
+                    _choice("by", "what the sums are over", "day", "model", "project", "session"),
                     _text("since", "DAY", "only from this day on: 2026-11-01, or 30d for the last 30 days"),
                     JSON,
                     flag("csv", "print comma-separated values"),
