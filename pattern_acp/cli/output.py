@@ -104,7 +104,7 @@ def _padded(text: str, width: int) -> str:
 
 
 class OutputClosed(Exception):  # noqa: N818 - an event of the other side, not a fault
-    """Nobody reads stdout any more; the command ends quietly, as `head` expects."""
+    """Nobody reads stdout any more; all that writes there raises it, and the command ends quietly, as `head` expects."""
 
 
 def write_line(text: str = "") -> None:
@@ -125,11 +125,7 @@ def write_json(value: object) -> None:
 
 
 def write_sentence(sentence: str) -> None:
-    """Write a sentence to stdout: folded at blanks on a terminal, one line in a pipe.
-
-    Raises:
-        OutputClosed: the reader went away.
-    """
+    """Write a sentence to stdout: folded at blanks on a terminal, one line in a pipe."""
     _write(sys.stdout, _folded(sentence, sys.stdout))
 
 
@@ -147,11 +143,7 @@ def write_failure(code: str, sentence: str) -> None:
 
 
 def write_failed(error: PatternError, *, as_json: bool) -> None:
-    """Say why a command failed; with `as_json` a program gets it too, as a line on stdout.
-
-    Raises:
-        OutputClosed: the reader went away.
-    """
+    """Say why a command failed; with `as_json` a program gets it too, as a line on stdout."""
     write_failure(error.failure_code, f"pattern-acp: {error.sentence}")
     if as_json:
         write_json({"error": {"code": error.failure_code, "message": error.sentence}})

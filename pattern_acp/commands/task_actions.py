@@ -175,11 +175,7 @@ async def list_tasks(
 
 
 async def show(desk: TaskVerbs, task: str) -> TaskShown:
-    """Show a task.
-
-    Raises:
-        TaskNotFoundError: there is none.
-    """
+    """Show a task. Raises TaskNotFoundError where there is none."""
     graph = await desk.tasks.shown(task)
     edges = tuple(edge for edge in graph.edges if graph.nodes[0].id in {edge.source, edge.target})
     return TaskShown(graph.nodes[0], edges, names_of(graph))
@@ -194,11 +190,7 @@ async def add(
     labels: tuple[str, ...] = (),
     scope: str = "",
 ) -> TaskChanged:
-    """Add a task.
-
-    Raises:
-        TaskRefusedError: its title cannot be one.
-    """
+    """Add a task. Raises TaskRefusedError where its title cannot be one."""
     patch = TaskPatch(
         description=description or UNSET,
         priority=PlanPriority(priority) if priority else UNSET,
@@ -234,11 +226,7 @@ async def todo(desk: TaskVerbs, task: str) -> TaskChanged:
 
 
 async def comment(desk: TaskVerbs, task: str, text: str) -> TaskChanged:
-    """Comment on a task.
-
-    Raises:
-        TaskNotFoundError: there is none.
-    """
+    """Comment on a task. Raises TaskNotFoundError where there is none."""
     return TaskChanged(await desk.tasks.comment(task, text), "Commented on")
 
 
@@ -256,11 +244,7 @@ async def link(desk: TaskVerbs, task: str, kind: str, other: str, *, remove: boo
 
 
 async def graph(desk: TaskVerbs, task: str) -> GraphShown:
-    """Show a task with all that it hangs together with.
-
-    Raises:
-        TaskNotFoundError: there is none.
-    """
+    """Show a task with all that it hangs together with. Raises TaskNotFoundError where there is none."""
     found = await desk.tasks.graph(GraphQuery(task))
     return GraphShown(found.nodes, found.edges, found.truncated, graph_text(found))
 

@@ -78,7 +78,10 @@ class DatabaseError(PatternError):
 
 
 class JournalError(PatternError):
-    """The journal refuses: a broken chain, an unknown session, a lease held elsewhere."""
+    """The journal refuses: a broken chain, an unknown session, a lease held elsewhere.
+
+    All that reads events raises it where one cannot be understood; docstrings name it only where they can say more.
+    """
 
 
 class BlockError(PatternError):

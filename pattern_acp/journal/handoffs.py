@@ -59,11 +59,7 @@ class Handoff(Struct, frozen=True):
 
 
 def handoff_to_leave(tx: Transaction, session_id: str, cwd: str) -> HandoffLeft | None:
-    """The handoff of a session as it is now; None without a prompt since its last one, or without work left.
-
-    Raises:
-        JournalError: an event cannot be understood.
-    """
+    """The handoff of a session as it is now; None without a prompt since its last one, or without work left."""
     recorded = read_stream(tx, session_id, kinds=_KINDS)
     left_at = max((entry.session_seq for entry in recorded if isinstance(entry.event, HandoffLeft)), default=0)
     active = active_events(recorded)
@@ -77,11 +73,7 @@ def handoff_to_leave(tx: Transaction, session_id: str, cwd: str) -> HandoffLeft 
 def handoffs_since(
     tx: Transaction, persona: str, cwd: str, after: int, *, exclude: str = "", limit: int
 ) -> tuple[Handoff, ...]:
-    """The last handoff of each session of a persona in a folder that left one after an event, newest first.
-
-    Raises:
-        JournalError: an event cannot be understood.
-    """
+    """The last handoff of each session of a persona in a folder that left one after an event, newest first."""
     asked = {"persona": persona, "cwd_key": cwd_key(cwd), "after": after, "exclude": exclude, "limit": limit}
     found: list[Handoff] = []
     for row in tx.all(_QUERIES["handoffs_since"], {**asked, "item": HANDOFFS}):

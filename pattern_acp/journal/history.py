@@ -81,9 +81,6 @@ def read_history(
 
     The shared ones have the `session_seq` 0, since they have no place in this session's stream. With `after`, only the
     session's own events behind that `session_seq`. With `kinds`, only these.
-
-    Raises:
-        JournalError: an event cannot be understood.
     """
     own = read_stream(tx, session_id, after=after, kinds=kinds)
     return own if after else [*_shared(tx, ancestors(tx, session_id), kinds), *own]
@@ -94,9 +91,6 @@ def read_lineage(tx: Transaction, session_id: str) -> list[Recorded]:
 
     In the order of `seq`; `session_seq` is the place in the stream of each one's own. The checkpoint of the turn behind
     which a fork began belongs to that turn, although it follows the turn's end.
-
-    Raises:
-        JournalError: an event cannot be understood.
     """
     found: list[Recorded] = []
     for ancestor in reversed(ancestors(tx, session_id)):

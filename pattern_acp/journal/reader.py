@@ -75,9 +75,6 @@ def read_stream(
     """The events of `stream` in order, those with a `session_seq` above `after` and, if one is passed, up to `upto`.
 
     With `kinds`, only these; others are not looked at, so that one that cannot be understood is in nobody's way.
-
-    Raises:
-        JournalError: an event cannot be understood.
     """
     wanted: dict[str, SqlValue] = {"stream": stream, "after": after, "upto": _LAST if upto is None else upto}
     if not kinds:
@@ -86,20 +83,12 @@ def read_stream(
 
 
 def read_item(tx: Transaction, stream: str, item: str) -> list[Recorded]:
-    """The events of `stream` about one call, message, turn or block, in order.
-
-    Raises:
-        JournalError: an event cannot be understood.
-    """
+    """The events of `stream` about one call, message, turn or block, in order."""
     return _recorded(tx, QUERIES["read_item"], {"stream": stream, "item": item})
 
 
 def read_everywhere(tx: Transaction, kind: type[Event]) -> list[Recorded]:
-    """The events of one kind in all streams, in order. Goes through every event.
-
-    Raises:
-        JournalError: an event cannot be understood.
-    """
+    """The events of one kind in all streams, in order. Goes through every event."""
     return _recorded(tx, QUERIES["read_everywhere"], {"kind": kinds_of((kind,))[0]})
 
 
@@ -107,29 +96,18 @@ def read_about(tx: Transaction, kinds: Sequence[type[Event]], items: Sequence[st
     """The events of some kinds about some calls, messages, turns or blocks, in all streams, in order.
 
     Goes through every event.
-
-    Raises:
-        JournalError: an event cannot be understood.
     """
     asked: Params = {"kinds": json.dumps(kinds_of(kinds)), "items": json.dumps(list(items))}
     return _recorded(tx, QUERIES["read_about"], asked)
 
 
 def read_jobs(tx: Transaction, stream: str) -> list[Recorded]:
-    """The events of `stream` about background commands, in order.
-
-    Raises:
-        JournalError: an event cannot be understood.
-    """
+    """The events of `stream` about background commands, in order."""
     return _recorded(tx, QUERIES["read_jobs"], {"stream": stream})
 
 
 def count_prompts(tx: Transaction, stream: str, *, upto_seq: int) -> int:
-    """Count the prompts of a stream that began a turn up to an event; slash commands do not count.
-
-    Raises:
-        JournalError: an event cannot be understood.
-    """
+    """Count the prompts of a stream that began a turn up to an event; slash commands do not count."""
     params: Params = {"stream": stream, "seq": upto_seq}
     row = tx.one(QUERIES["count_prompts"], params)
     large = _recorded(tx, QUERIES["read_large_turns"], params)
@@ -142,21 +120,13 @@ def is_prompt(event: Event) -> bool:
 
 
 def earliest_rewind(tx: Transaction, stream: str) -> int | None:
-    """The `session_seq` up to which every event counts whatever was gone back to; None when nobody ever went back.
-
-    Raises:
-        JournalError: an event cannot be understood.
-    """
+    """The `session_seq` up to which every event counts whatever was gone back to; None when nobody ever went back."""
     rewinds = _recorded(tx, QUERIES["read_rewinds"], {"stream": stream, "item": CHECKPOINTS})
     return min((e.event.position for e in rewinds if isinstance(e.event, RewindStarted)), default=None)
 
 
 def last_messages(tx: Transaction, stream: str, *, upto_seq: int, limit: int) -> list[Recorded]:
-    """The newest prompts and answers of `stream` up to an event's number, newest first.
-
-    Raises:
-        JournalError: an event cannot be understood.
-    """
+    """The newest prompts and answers of `stream` up to an event's number, newest first."""
     return _recorded(tx, QUERIES["last_messages"], {"stream": stream, "upto": upto_seq, "limit": limit})
 
 

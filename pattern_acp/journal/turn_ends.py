@@ -140,7 +140,6 @@ def close_interrupted(
     of a turn is read.
 
     Raises:
-        JournalError: an event cannot be understood.
         DatabaseError: an event could not be stored.
     """
     last_end = tx.one(QUERIES["last_turn_end"], {"stream": stream})

@@ -262,11 +262,7 @@ class BodyReader:
         self.rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return the part of `data` that belongs to the body.
-
-        Raises:
-            ValueError: it is not in chunks.
-        """
+        """Return the part of `data` that belongs to the body. Raises ValueError where it is not in chunks."""
         if self.lasts:
             return data
         if self.is_over:
@@ -329,11 +325,7 @@ class Head(Struct, frozen=True):
 
 
 def read_head(data: bytes) -> Head | None:
-    """The head at the beginning of `data`, None if it is not all there.
-
-    Raises:
-        ValueError: it is not HTTP/1.
-    """
+    """The head at the beginning of `data`, None if it is not all there. Raises ValueError where it is not HTTP/1."""
     ends = [place for end in (b"\n\r\n", b"\n\n") if (place := data.find(end)) >= 0]
     if not ends:
         if len(data) > HEADER_BYTES or not data.startswith(b"HTTP/1."[: len(data)]):

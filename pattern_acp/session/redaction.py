@@ -105,8 +105,6 @@ def plan(tx: Transaction, wanted: RedactionWanted) -> RedactionPlan:
 
     Raises:
         RedactionError: there is nothing to redact, or an event could not be read afterwards.
-        JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
     """
     recorded = read_stream(tx, wanted.session_id)
     if wanted.match:
@@ -136,7 +134,6 @@ async def redact_session(database: Database, wanted: RedactionWanted, *, at_ms: 
     Raises:
         NothingLeftError: there is nothing to redact, and never was.
         RedactionError: an event would break.
-        DatabaseError: the file cannot be written.
     """
     try:
         done = await database.write(lambda tx: take_out(tx, wanted, at_ms=at_ms))
@@ -153,7 +150,6 @@ def take_out(tx: Transaction, wanted: RedactionWanted, *, at_ms: int) -> Redacti
     Raises:
         NothingLeftError: there is nothing to redact.
         RedactionError: an event would break.
-        DatabaseError: the file cannot be written.
     """
     tx.overwrite_deleted()
     done = plan(tx, wanted)
@@ -353,11 +349,7 @@ class ReadBack:
         self._found[key] = self._found.get(key, 0) + 1
 
     def constellation(self, tx: Transaction) -> None:
-        """Look at everything that the database holds but the histories of memory blocks.
-
-        Raises:
-            DatabaseError: the file cannot be read.
-        """
+        """Look at everything that the database holds but the histories of memory blocks."""
         partials: list[MessagePartial] = []
         large: set[str] = set()
         for event in stored_events(tx):
@@ -383,11 +375,7 @@ class ReadBack:
             self.note("the word index of the search", "`pattern-acp doctor --verify`")
 
     async def memory(self, database: Database) -> None:
-        """Look at the histories of all memory blocks, which hold what the blocks once said.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """Look at the histories of all memory blocks, which hold what the blocks once said."""
         known = {one.where for one in self.left}
         plain = forget_passage(self._spellings.match)
         for block, _ in await database.read(every_block):
@@ -489,11 +477,7 @@ _REPEATED = "they repeat what the constellation holds"
 
 
 async def read_back(database: Database, session_id: str, match: str) -> ReadBack:
-    """Look for a text in everything that the constellation holds; `ReadBack.files` is for when it is closed.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
-    """
+    """Look for a text in everything that the constellation holds; `ReadBack.files` is for when it is closed."""
 
     def read(tx: Transaction) -> ReadBack:
         found = ReadBack(session_id, match, with_names(tx, forget_passage(match), parameter_names()))

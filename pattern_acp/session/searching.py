@@ -47,9 +47,6 @@ async def search_sessions(
     """The best passages of messages for `query`, best first; of one project with `owner`, else of all.
 
     Any input is safe; without a word in it nothing is found.
-
-    Raises:
-        DatabaseError: the constellation cannot be read.
     """
 
     def look(tx: Transaction) -> tuple[SessionHit, ...]:
@@ -230,12 +227,7 @@ class PastTurn(Struct):
 
 
 def past_turns(tx: Transaction, session_id: str, title: str, *, since_ms: int = 0) -> list[PastTurn]:
-    """The turns of a session that still count, oldest first; slash commands are none.
-
-    Raises:
-        JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
-    """
+    """The turns of a session that still count, oldest first; slash commands are none."""
     turns: list[PastTurn] = []
     calls: dict[str, ToolCallView] = {}
     for entry in active_events(read_stream(tx, session_id, kinds=_KINDS)):

@@ -88,11 +88,7 @@ def _changed_by(event: Event) -> SessionState:
 
 
 def row_differences(tx: Transaction, session_id: str, history: Iterable[Recorded]) -> Iterator[RowDifference]:
-    """Differences between a session's stored row and its events; none when there is no row.
-
-    Raises:
-        DatabaseError: the file cannot be read.
-    """
+    """Differences between a session's stored row and its events; none when there is no row."""
     replayed = replayed_row(history)
     for name, stored in sessions.session_state(tx, SessionId(session_id)).items():
         if name == "deleted" and stored == sessions.MOVED_AWAY:
@@ -106,9 +102,6 @@ def wrong_rows(tx: Transaction) -> tuple[int, tuple[str, ...]]:
     """Count the sessions, and describe each whose row is missing or differs from its events.
 
     Events that cannot be understood are left to the check of the chain.
-
-    Raises:
-        DatabaseError: the file cannot be read.
     """
     known, wrong = session_streams(tx), list[str]()
     for session_id in known:
@@ -127,9 +120,6 @@ def mend_rows(tx: Transaction, told: Callable[[int, int], object] = lambda _done
     """Make the row of every session what its events say; one that is missing is made again.
 
     `told` is called before each session with how many are done, and of how many.
-
-    Raises:
-        DatabaseError: the file cannot be written.
     """
     known = session_streams(tx)
     for done, session_id in enumerate(known):
@@ -189,12 +179,7 @@ class ReplayReport(Struct, frozen=True):
 
 
 def replay(tx: Transaction, session_id: str) -> ReplayReport:
-    """Replay a session from its events.
-
-    Raises:
-        JournalError: an event cannot be understood.
-        DatabaseError: the file cannot be read.
-    """
+    """Replay a session from its events."""
     recorded = read_history(tx, session_id)
     own = [entry for entry in recorded if entry.session_seq]
     checkpoints = sum(isinstance(entry.event, CheckpointTaken) for entry in own)

@@ -86,11 +86,7 @@ def clean_title(title: str) -> str:
 
 
 async def archive_session(database: Database, session_id: str, *, archived: bool, now: int) -> None:
-    """Put a session away, or back into the list.
-
-    Raises:
-        UnknownSessionError: there is no such session.
-    """
+    """Put a session away, or back into the list. Raises UnknownSessionError where there is no such session."""
 
     def write(tx: Transaction) -> None:
         seq = _record(tx, session_id, SessionArchived(archived), now)
@@ -147,11 +143,7 @@ async def restore_session(database: Database, session_id: str, *, now: int, days
 
 
 def index_session(tx: Transaction, session_id: str, cwd: str) -> None:
-    """Make the messages of a session that came back, or came from elsewhere, findable.
-
-    Raises:
-        JournalError: an event cannot be understood.
-    """
+    """Make the messages of a session that came back, or came from elsewhere, findable."""
     _index_again(tx, session_id, read_stream(tx, session_id, kinds=_INDEXED), project_of_folder(cwd))
 
 
@@ -255,9 +247,6 @@ def index_all(tx: Transaction, told: Callable[[int, int], object] = lambda _done
 
     What was deleted is found no longer, except as what its living forks share with it. A session of which a message
     cannot be understood stays out. `told` is called before each session with how many are done, and of how many.
-
-    Raises:
-        DatabaseError: the file cannot be written.
     """
     every = tuple(sessions.every_session(tx))
     for done, (session_id, cwd, deleted) in enumerate(every):

@@ -41,12 +41,7 @@ class SessionWatch:
         self._newest = 0
 
     async def begin(self) -> Seen:
-        """Return the whole conversation so far.
-
-        Raises:
-            MissingSessionError: there is no such session.
-            DatabaseError: it cannot be read.
-        """
+        """Return the whole conversation so far. Raises MissingSessionError where there is no such session."""
 
         def look(tx: Transaction) -> Seen:
             end = self._end(tx)
@@ -59,11 +54,7 @@ class SessionWatch:
         return await self._database.read(look)
 
     async def go_on(self, read_to: int) -> Seen:
-        """Return what was recorded behind event number `read_to`, and the text of messages that had not ended there.
-
-        Raises:
-            DatabaseError: it cannot be read.
-        """
+        """Return what was recorded behind event number `read_to`, and the text of messages that had not ended there."""
 
         def look(tx: Transaction) -> Seen:
             end = self._end(tx)
@@ -78,11 +69,7 @@ class SessionWatch:
         return await self._database.read(look)
 
     async def next(self) -> Seen:
-        """Return what was recorded since, once there is some of it or an end.
-
-        Raises:
-            DatabaseError: it cannot be read.
-        """
+        """Return what was recorded since, once there is some of it or an end."""
         while True:
             writes = self._database.writes
             seen = await self._database.read(self._look)

@@ -360,24 +360,15 @@ class SessionAccess(Protocol):
 
         Raises:
             ToolInputError: the days cannot be understood.
-            DatabaseError: the constellation cannot be read.
         """
         ...
 
     async def opened(self, uri: str, characters: int) -> str:
-        """The turn behind a link as it went, with its neighbours, in at most so many characters; empty for none.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """The turn behind a link as it went, with its neighbours, in at most so many characters; empty for none."""
         ...
 
     async def search(self, query: str, limit: int) -> tuple[SessionHit, ...]:
-        """The best passages of their messages for `query`, best first. Any input is safe.
-
-        Raises:
-            DatabaseError: the constellation cannot be read.
-        """
+        """The best passages of their messages for `query`, best first. Any input is safe."""
         ...
 
 
@@ -591,11 +582,7 @@ class CodeTarget(Struct, frozen=True):
 
 
 async def find_target(raw: str, context: ToolContext) -> CodeTarget:
-    """The target that `raw` names in this session.
-
-    Raises:
-        WorkspaceError: the path cannot be used.
-    """
+    """The target that `raw` names in this session. Raises WorkspaceError where the path cannot be used."""
     path = absolute_path(raw, context.cwd)
     if context.is_elsewhere:
         resolved = normal_path(path)

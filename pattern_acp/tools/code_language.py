@@ -121,11 +121,7 @@ async def prepare_rename(asked: CodeMapArguments, title: str, context: ToolConte
 
 
 def servers_of(context: ToolContext) -> LanguageAccess:
-    """The language servers of the session.
-
-    Raises:
-        ToolFailedError: there are none.
-    """
+    """The language servers of the session. Raises ToolFailedError where there are none."""
     if context.languages is None:
         raise NotAvailableError("There are no language servers in this session", advice="use find and callers.")
     return context.languages

@@ -60,11 +60,7 @@ class CodeMap:
 
 
 def require_query(asked: CodeMapArguments) -> None:
-    """Check that there is a query where one is needed.
-
-    Raises:
-        ToolInputError: there is none.
-    """
+    """Check that there is a query where one is needed. Raises ToolInputError where there is none."""
     if not OPERATIONS[asked.operation].without_query and not asked.query.strip():
         raise ToolInputError(f"`query` is empty; {asked.operation} needs a name, a path or a topic.")
 

@@ -132,11 +132,7 @@ class FetchUrlTool:
 
 
 async def page_of(fetched: FetchedPage) -> Page:
-    """Return the fetched page as text.
-
-    Raises:
-        ToolFailedError: it is no text.
-    """
+    """Return the fetched page as text. Raises ToolFailedError where it is no text."""
     if is_pdf(fetched):
         return await pdf_page(fetched)
     note = f"Only the first {len(fetched.body):,} bytes were fetched." if fetched.is_cut else ""
@@ -158,11 +154,7 @@ def is_pdf(fetched: FetchedPage) -> bool:
 
 
 async def pdf_page(fetched: FetchedPage) -> Page:
-    """The text of a PDF, page by page.
-
-    Raises:
-        ToolFailedError: it is too large, or cannot be read.
-    """
+    """The text of a PDF, page by page. Raises ToolFailedError where it is too large, or cannot be read."""
     if fetched.is_cut:
         raise WrongTargetError(f"{fetched.url} is a PDF of more than {len(fetched.body):,} bytes, which is too large.")
     # Late: few pages are PDFs.
@@ -183,11 +175,7 @@ async def pdf_page(fetched: FetchedPage) -> Page:
 
 
 async def image_outcome(fetched: FetchedPage) -> ToolOutcome:
-    """An image of the web.
-
-    Raises:
-        ImageError: it cannot be looked at.
-    """
+    """An image of the web. Raises ImageError where it cannot be looked at."""
     image = await image_of(fetched.body, fetched.url.rpartition("/")[2].partition("?")[0])
     text = f"{fetched.url} is an {image.about}; it is attached."
     return ToolOutcome(text, content=(ImageContent(image.media_type, image.data),), images=(image,), origin=Origin.WEB)

@@ -174,11 +174,7 @@ async def usable_images(images: Sequence[ImagePart]) -> tuple[tuple[ImagePart, .
 
 
 async def asked(question: Awaitable[Reply]) -> Reply:
-    """The reply of a server.
-
-    Raises:
-        ToolFailedError: there is none, and why.
-    """
+    """The reply of a server. Raises ToolFailedError where there is none, and why."""
     try:
         return await question
     except ServerError as error:

@@ -30,11 +30,7 @@ def write_update(update: JsonObject) -> None:
 
 
 def write_end(end: PromptAnswered, *, refused: bool) -> None:
-    """The last line of a turn (docs/reference/chat-lines.schema.json): how it ended, and in which session.
-
-    Raises:
-        OutputClosed: the reader went away.
-    """
+    """The last line of a turn (docs/reference/chat-lines.schema.json): how it ended, and in which session."""
     told = {
         "stopReason": end.stop_reason,
         "error": end.error,

@@ -56,11 +56,7 @@ def count(tx: Transaction, counting: Counting, *, stream: str, turn_id: TurnId |
 
 
 def count_again(tx: Transaction) -> None:
-    """Count what all turns recalled, for an index that was made again and has no counts.
-
-    Raises:
-        JournalError: an event cannot be understood.
-    """
+    """Count what all turns recalled, for an index that was made again and has no counts."""
     recorded = [(entry, entry.event) for entry in read_everywhere(tx, MemoryRecalled)]
     events = [(entry, event) for entry, event in recorded if isinstance(event, MemoryRecalled)]
     entries = entries_of(tx, {passage.source_id for _, event in events for passage in _passages(event)})
@@ -78,9 +74,6 @@ def plan_uncounting(tx: Transaction, is_forgotten: Callable[[Name], bool]) -> tu
     """Plan the redaction of these events: without the passages for which `is_forgotten` is true.
 
     A hash can be tried out as long as it is there, so that forgetting words takes those of their passages too.
-
-    Raises:
-        JournalError: an event cannot be understood.
     """
     form = encode(MemoryRecalled(None, ()))
 

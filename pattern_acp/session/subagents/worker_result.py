@@ -133,7 +133,6 @@ class WorkerResult:
 
         Raises:
             BlockError: what it learned cannot be read.
-            DatabaseError: something could not be recorded.
         """
         self.sentence, self.is_settled = "", False
         if not self.files.is_clean:
@@ -148,7 +147,6 @@ class WorkerResult:
 
         Raises:
             BlockError: what it learned cannot be read.
-            DatabaseError: something could not be recorded.
         """
         if not self._must_ask():
             return ""
