@@ -104,7 +104,7 @@ def _padded(text: str, width: int) -> str:
 
 
 class OutputClosed(Exception):  # noqa: N818 - an event of the other side, not a fault
-    """Nobody reads stdout any more; all that writes there raises it, and the command ends quietly, as `head` expects."""
+    """Nobody reads stdout any more; all that writes there raises it, and the command ends quietly, as for `head`."""
 
 
 def write_line(text: str = "") -> None:

@@ -452,13 +452,9 @@ def wrong_header(raw: object) -> str:
     for name, value in raw.items() if is_table(raw) else ():
         if not _HEADER_NAME.fullmatch(name):
             return "a name in it is none that a header may have (letters, digits and -, no blanks)"
-        if not isinstance(value, str) or not _is_header_value(value):
+        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
             return f"the value of {name} must be text of printable ASCII characters in one line"
     return ""
-
-
-def _is_header_value(value: str) -> bool:
-    return value.isascii() and value.isprintable()
 
 
 def _headers(raw: object) -> Mapping[str, str] | None:

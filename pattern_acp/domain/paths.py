@@ -91,7 +91,7 @@ def resolve_path(path: str) -> str:
             message = f"The path {path[:_SHOWN_OF_LONG]!r}… is longer than any file's here can be; give a shorter one."
             raise PathUnusableError(message) from error
         # A missing file is a fine answer; only a circle means that nothing was resolved.
-        if _is_loop(error):
+        if error.errno == errno.ELOOP or getattr(error, "winerror", None) == _LOOP_ON_WINDOWS:
             message = f"The path {path!r} cannot be followed; its symbolic links lead in a circle."
             raise PathUnusableError(message) from error
     return real
@@ -190,7 +190,3 @@ def _compared_parts(path: str, flavour: Flavour) -> list[str]:
         return parts
     # macOS also treats composed and decomposed accents as one name.
     return [unicodedata.normalize("NFC", part).lower() for part in parts]
-
-
-def _is_loop(error: OSError) -> bool:
-    return error.errno == errno.ELOOP or getattr(error, "winerror", None) == _LOOP_ON_WINDOWS

@@ -341,7 +341,7 @@ class _Writer:
     async def send(self, line: bytes) -> None:
         if self._soon_bytes + len(line) > AT_ONCE_BYTES:
             self._write_soon()
-        await self._progress.wait_until(self._can_answer_sender)
+        await self._progress.wait_until(lambda: self._queued_bytes < WRITE_QUEUE_BYTES or self._stopping or self._ended)
         with self._changed:
             if self._stopping or self._ended:
                 raise ConnectionClosedError("The peer no longer reads; the connection is closed.")
@@ -385,9 +385,6 @@ class _Writer:
 
     async def wait_until_done(self) -> None:
         await self._progress.wait_until(lambda: self._ended)
-
-    def _can_answer_sender(self) -> bool:
-        return self._queued_bytes < WRITE_QUEUE_BYTES or self._stopping or self._ended
 
     def _run(self) -> None:
         failed = not self._write_queue()

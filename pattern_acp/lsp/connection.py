@@ -226,7 +226,7 @@ class ServerConnection:
             types.WINDOW_LOG_MESSAGE: self._logged,
             types.WINDOW_SHOW_MESSAGE: self._logged,
             types.WORKSPACE_CONFIGURATION: self._asked_configuration,
-            types.WORKSPACE_WORKSPACE_FOLDERS: self._asked_folders,
+            types.WORKSPACE_WORKSPACE_FOLDERS: lambda _params: self._folders(),
         }
         self.channel = Channel(name, program, answers)
 
@@ -320,9 +320,6 @@ class ServerConnection:
 
     def _asked_configuration(self, params: types.ConfigurationParams) -> list[object]:
         return [self._configuration.get(item.section or "") for item in params.items]
-
-    def _asked_folders(self, _params: object) -> list[types.WorkspaceFolder]:
-        return self._folders()
 
     def _folders(self) -> list[types.WorkspaceFolder]:
         return [types.WorkspaceFolder(uri_of(root), Path(root).name or root) for root in self._roots]

@@ -81,7 +81,7 @@ def perform(document: "loro.LoroDoc", done: Sequence[Step]) -> None:
                 _set_value(document.get_map(root), key, value)
             case steps.InsertEntry(root, from_end, entry):
                 entries = document.get_list(root)
-                entries.insert(len(entries) - from_end, _stored_entry(entry))
+                entries.insert(len(entries) - from_end, {_AT: entry.at, _BY: entry.by, _BODY: _stored_item(entry.body)})
             case steps.RemoveEntry(root, from_end):
                 entries = document.get_list(root)
                 entries.delete(len(entries) - 1 - from_end, 1)
@@ -146,10 +146,6 @@ def _entry(stored: Mapping[str, _Stored], schema: LogSchema) -> LogEntry:
     at = stored.get(_AT)
     body = _item(stored.get(_BODY), schema.fields)
     return LogEntry(int(at) if isinstance(at, int | float) else 0, str(stored.get(_BY)), body)
-
-
-def _stored_entry(entry: LogEntry) -> "dict[str, loro.LoroValue]":
-    return {_AT: entry.at, _BY: entry.by, _BODY: _stored_item(entry.body)}
 
 
 def _item(stored: object, fields: Sequence[FieldSpec]) -> Item:

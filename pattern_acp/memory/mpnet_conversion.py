@@ -247,7 +247,7 @@ def _convert_tensor(tensor: _Tensor, file: BinaryIO, graph: "_Graph", form: _For
     elif name.endswith(".weight") and len(tensor.shape) == 2:
         eighths, scales = _eight_bits(_floats(file, tensor.shape))
         sums = eighths.sum(axis=1, dtype=np.int32).astype(np.float32) * scales[:, 0]
-        graph.constant(name, _unsigned(eighths).T)
+        graph.constant(name, (eighths.astype(np.int16) + _MIDDLE).astype(np.uint8).T)
         graph.constant(f"{name}.scale", scales[:, 0])
         graph.constant(f"{name}.sum", sums)
     else:
@@ -271,10 +271,6 @@ def _eight_bits(rows: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np
     scales = np.abs(rows).max(axis=1, keepdims=True) / _LEVELS
     scales[scales == 0] = 1
     return np.rint(rows / scales).astype(np.int8), scales
-
-
-def _unsigned(eighths: NDArray[np.int8]) -> NDArray[np.uint8]:
-    return (eighths.astype(np.int16) + _MIDDLE).astype(np.uint8)
 
 
 def _bucket(distance: int, buckets: int) -> int:

@@ -116,7 +116,7 @@ def _with_results(
 
 
 def _named(call: ToolCallPart, call_id: ToolCallId) -> ToolCallPart:
-    name = _plain_name(call.name)
+    name = _NOT_OF_NAMES.sub("_", call.name)[:_NAME_CHARACTERS] or "unnamed"
     is_same = call.call_id == call_id and call.name == name
     return call if is_same else replace(call, call_id=call_id, name=name)
 
@@ -131,10 +131,6 @@ def _fresh_id(call_id: str, used: MutableMapping[str, int]) -> ToolCallId:
     used[plain] = number
     used.setdefault(unique, 2)
     return ToolCallId(unique)
-
-
-def _plain_name(name: str) -> str:
-    return _NOT_OF_NAMES.sub("_", name)[:_NAME_CHARACTERS] or "unnamed"
 
 
 def begun_answer(messages: Sequence[Message]) -> tuple[int, str]:

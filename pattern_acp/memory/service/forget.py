@@ -27,7 +27,7 @@ from pattern_acp.db.backup import copies_of
 from pattern_acp.db.connection import Database, SqlValue, Transaction
 from pattern_acp.db.table_rows import all_rows, tables_of_state, text_columns
 from pattern_acp.domain.access import Actor, Origin
-from pattern_acp.domain.canonical import Json, JsonObject
+from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import Clock, TurnId
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.messages import Message
@@ -575,7 +575,7 @@ def _plan(tx: Transaction, search: _Search, block_id: str, parameters: frozenset
     partial = set(partial_events(tx, messages))
     # An unfinished message may end in the middle of the words, where nothing recognises them.
     planned = [one for one in planned if one.seq not in partial]
-    planned += plan_redaction(tx, tuple(partial), _without_text)
+    planned += plan_redaction(tx, tuple(partial), lambda _, payload: {**payload, "text": MARK, "thinking": ""})
     return with_requests(tx, planned, words.mask_json)
 
 
@@ -611,10 +611,6 @@ def _find_said(tx: Transaction, block_id: str) -> Block | None:
 
 def _words_of_whole(history: StoredHistory) -> tuple[Forgotten, Forgotten]:
     return words_of_block(history), words_of_block(history, _SHORTEST_NEARBY)
-
-
-def _without_text(_: str, payload: JsonObject) -> JsonObject:
-    return {**payload, "text": MARK, "thinking": ""}
 
 
 def _forget_message(tx: Transaction, redacted: PlannedRedaction, seq: int) -> bool:
