@@ -97,19 +97,19 @@ def read_toml(path: Path) -> tuple[TomlFile, tuple[Problem, ...]]:
     try:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode):
-            return empty, (Problem(empty.path, None, "", "it is not a regular file, so it is not read."),)
-        if facts.st_size > MAX_BYTES:
-            return empty, (
-                Problem(empty.path, None, "", f"it is larger than {MAX_BYTES // 1024} kB, so it is not read."),
-            )
-        text = path.read_bytes().decode("utf-8-sig")  # Windows editors like to add the mark that TOML forbids
+            why = "it is not a regular file, so it is not read."
+        elif facts.st_size > MAX_BYTES:
+            why = f"it is larger than {MAX_BYTES // 1024} kB, so it is not read."
+        else:
+            # Windows editors like to add the mark that TOML forbids.
+            return _parsed(str(path), path.read_bytes().decode("utf-8-sig"))
     except (FileNotFoundError, NotADirectoryError):
         return empty, ()
     except UnicodeDecodeError:
-        return empty, (Problem(empty.path, None, "", "it is not UTF-8 text, so none of it is used."),)
+        why = "it is not UTF-8 text, so none of it is used."
     except OSError as error:
-        return empty, (Problem(empty.path, None, "", f"it cannot be read ({error.strerror}), so none of it is used."),)
-    return _parsed(str(path), text)
+        why = f"it cannot be read ({error.strerror}), so none of it is used."
+    return empty, (empty.problem("", why),)
 
 
 @lru_cache(maxsize=4)
@@ -181,7 +181,7 @@ Value: TypeAlias = str | int | tuple[str, ...]
 
 _MODEL = late_pattern(r"[^\s/]+(?:/\S+)?")
 _FOLDER = late_pattern(r"~/|/.|[A-Za-z]:[\\/]")
-_SYNC_URL = late_pattern(r"folder:(?:~/|/.|[A-Za-z]:[\\/]).*|(?:nats|tls)://[^\s/@]{1,300}")
+_SYNC_URL = late_pattern(r"(?:folder:(?:~/|/.|[A-Za-z]:[\\/]).*|(?:nats|tls)://[^\s/@]{1,300})?")
 _EMBEDDER = late_pattern(r"[^\s/]+/\S+")
 
 
@@ -211,10 +211,6 @@ def choice(*words: str) -> Rule:
 def choices_of(rule: Rule) -> tuple[str, ...]:
     """The words of a choice; empty for another rule."""
     return get_args(rule.form) if get_origin(rule.form) is Literal else ()
-
-
-def _web_address(raw: object) -> Value | None:
-    return raw if isinstance(raw, str) and (not raw or _WEB_ADDRESS.fullmatch(raw)) else None
 
 
 def number(low: int, high: int) -> Rule:
@@ -254,11 +250,6 @@ def _named_folders(raw: object) -> Value | None:
     return None
 
 
-def _sync_url(raw: object) -> Value | None:
-    is_place = isinstance(raw, str) and (not raw or _SYNC_URL.fullmatch(raw))
-    return raw if is_place and isinstance(raw, str) else None
-
-
 def _embedder(raw: object) -> Value | None:
     if not isinstance(raw, str) or len(raw) > 200:
         return None
@@ -268,10 +259,6 @@ def _embedder(raw: object) -> Value | None:
 def matching(pattern: re.Pattern[str], allowed: str) -> Rule:
     """Text of one form."""
     return Rule(allowed, lambda raw: raw if isinstance(raw, str) and pattern.fullmatch(raw) else None)
-
-
-def _boolean(raw: object) -> Value | None:
-    return raw if isinstance(raw, bool) else None
 
 
 def _amount(raw: object) -> Value | None:
@@ -293,11 +280,11 @@ FOLDERS = Rule("a list of absolute folders, or of folders that begin with ~/", _
 
 NAMED_FOLDERS = Rule('a list of text of the form "NAME=FOLDER"', _named_folders, list[str])
 
-SYNC_URL = Rule('text of the form "folder:PATH" or "nats://HOST:PORT"', _sync_url)
+SYNC_URL = matching(_SYNC_URL, 'text of the form "folder:PATH" or "nats://HOST:PORT"')
 
 EMBEDDER = Rule('auto, hash, distilled, minilm, mpnet, or text of the form "PROVIDER/MODEL"', _embedder)
 
-YES_OR_NO = Rule("true or false", _boolean, bool)
+YES_OR_NO = Rule("true or false", lambda raw: raw if isinstance(raw, bool) else None, bool)
 
 AMOUNT = Rule(ALLOWED, _amount, str | float)
 
@@ -328,6 +315,6 @@ def but_is(raw: object, allowed: str) -> str:
     return "" if isinstance(raw, str) or words.split()[-1] in allowed else f", not {words}"
 
 
-_WEB_ADDRESS = late_pattern(r"https?://[^\s?#@]{1,300}")
-
-WEB_ADDRESS = Rule("a URL like http://127.0.0.1:8888, without a query", _web_address)
+WEB_ADDRESS = matching(
+    late_pattern(r"(?:https?://[^\s?#@]{1,300})?"), "a URL like http://127.0.0.1:8888, without a query"
+)

@@ -18,7 +18,7 @@ from pattern_acp.jsonrpc.messages import AUTH_REQUIRED, RESOURCE_NOT_FOUND, RpcE
 
 if TYPE_CHECKING:
     from pattern_acp.acp.session_methods import SessionMethods
-    from pattern_acp.acp.v2.methods import UnstableMethods
+    from pattern_acp.acp.v2.methods import SecondMethods
 
 T = TypeVar("T")
 
@@ -124,7 +124,7 @@ def second_version(connection: Connection) -> Tables:
 class _Second:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._methods: dict[SessionMethods, UnstableMethods] = {}
+        self._methods: dict[SessionMethods, SecondMethods] = {}
 
     async def initialize(self, raw: msgspec.Raw, context: RequestContext) -> object:
         """Answer any initialize of this connection: its version was chosen by the first one."""
@@ -180,7 +180,7 @@ class _Second:
             ready.client.servers.hear(raw)
 
     def serve(
-        self, params: type[T], choose: "Callable[[UnstableMethods], Callable[[T, RequestContext], Awaitable[object]]]"
+        self, params: type[T], choose: "Callable[[SecondMethods], Callable[[T, RequestContext], Awaitable[object]]]"
     ) -> RequestHandler:
         """Return a handler that reads its parameters, waits for the sessions, and calls one of their methods."""
 
@@ -193,12 +193,12 @@ class _Second:
 
         return handle
 
-    def _over(self, first: "SessionMethods") -> "UnstableMethods":
+    def _over(self, first: "SessionMethods") -> "SecondMethods":
         known = self._methods.get(first)
         if known is None:
-            from pattern_acp.acp.v2.methods import UnstableMethods
+            from pattern_acp.acp.v2.methods import SecondMethods
 
-            known = self._methods[first] = UnstableMethods(first, self._connection.explain)
+            known = self._methods[first] = SecondMethods(first, self._connection.explain)
         return known
 
     def _explained(self, error: Exception, request: object) -> Exception:

@@ -79,8 +79,12 @@ class _Prompt(Struct, eq=False):
         raise self.error or RpcError(REQUEST_CANCELLED, NOT_INSERTED)
 
 
+ARCHIVED: Mapping[str, bool | None] = {"exclude": False, "include": None, "only": True}
+"""The sessions that session/list returns, by its filter."""
+
+
 class SecondMethods:
-    """session/* of version 2, over those of version 1 where both are alike."""
+    """The methods of sessions in version 2, over those of version 1 where both are alike."""
 
     def __init__(self, first: SessionMethods, explain: Callable[[Exception], RpcError | None]) -> None:
         self.first = first
@@ -299,51 +303,6 @@ class SecondMethods:
 
         context.after_response(follow)
 
-
-def view_of(session: Session) -> SecondView:
-    """The view of a session of a connection of version 2."""
-    view = session.view
-    if not isinstance(view, SecondView):
-        raise TypeError("A connection has views of one version.")
-    view.cwd = session.state.cwd
-    return view
-
-
-def opened(session: Session) -> schema.OpenedSessionResponse:
-    """The options and commands of a session that was opened."""
-    return schema.OpenedSessionResponse(
-        config_options=config_options(session.options()),
-        available_commands=available_commands(more_commands(session.trust, session.mcp)),
-    )
-
-
-def opened_session(session: Session, session_id: SessionId) -> schema.NewSessionResponse:
-    """The same with the id that the client has to use for it from now on."""
-    about = opened(session)
-    return schema.NewSessionResponse(
-        session_id=session_id, config_options=about.config_options, available_commands=about.available_commands
-    )
-
-
-def _error_of(end: TurnEnd) -> RpcError | None:
-    """The error that ended the turn, with the code of failures.md; None where it ended as a turn should."""
-    if end.failure is None or end.stop_reason is not StopReason.END_TURN:
-        return None
-    sentence = end.sentence or "The turn stopped because something failed."
-    return RpcError(INTERNAL_ERROR, sentence, {"failure": end.failure.code})
-
-
-def _shown_error(error: RpcError) -> schema.RpcErrorObject:
-    return schema.RpcErrorObject(code=error.code, message=error.message, data=error.data)
-
-
-ARCHIVED: Mapping[str, bool | None] = {"exclude": False, "include": None, "only": True}
-"""The sessions that session/list returns, by its filter."""
-
-
-class UnstableMethods(SecondMethods):
-    """The methods of sessions in version 2, and what a client may ask of them beyond the stable protocol."""
-
     async def fork(
         self, request: extensions.ForkSessionRequest, context: RequestContext, /
     ) -> schema.NewSessionResponse:
@@ -442,6 +401,43 @@ class UnstableMethods(SecondMethods):
     def _elsewhere(self, session: Session, context: RequestContext) -> schema.NewSessionResponse:
         self.follow(session, context)
         return opened_session(session, session.state.client_id)
+
+
+def view_of(session: Session) -> SecondView:
+    """The view of a session of a connection of version 2."""
+    view = session.view
+    if not isinstance(view, SecondView):
+        raise TypeError("A connection has views of one version.")
+    view.cwd = session.state.cwd
+    return view
+
+
+def opened(session: Session) -> schema.OpenedSessionResponse:
+    """The options and commands of a session that was opened."""
+    return schema.OpenedSessionResponse(
+        config_options=config_options(session.options()),
+        available_commands=available_commands(more_commands(session.trust, session.mcp)),
+    )
+
+
+def opened_session(session: Session, session_id: SessionId) -> schema.NewSessionResponse:
+    """The same with the id that the client has to use for it from now on."""
+    about = opened(session)
+    return schema.NewSessionResponse(
+        session_id=session_id, config_options=about.config_options, available_commands=about.available_commands
+    )
+
+
+def _error_of(end: TurnEnd) -> RpcError | None:
+    """The error that ended the turn, with the code of failures.md; None where it ended as a turn should."""
+    if end.failure is None or end.stop_reason is not StopReason.END_TURN:
+        return None
+    sentence = end.sentence or "The turn stopped because something failed."
+    return RpcError(INTERNAL_ERROR, sentence, {"failure": end.failure.code})
+
+
+def _shown_error(error: RpcError) -> schema.RpcErrorObject:
+    return schema.RpcErrorObject(code=error.code, message=error.message, data=error.data)
 
 
 PROTOCOLS: Mapping[str, str] = {
