@@ -42,7 +42,7 @@ from pattern_acp.domain.clock import BlockId, Clock, MessageId, SessionId, ToolC
 from pattern_acp.domain.errors import PatternError
 from pattern_acp.domain.messages import Message, Role, TextPart
 from pattern_acp.domain.paths import absolute_path
-from pattern_acp.domain.text_limits import one_line
+from pattern_acp.domain.text_limits import one_line, plural
 from pattern_acp.domain.tool_calls import StopReason, TextContent, ToolCallStatus, ToolCallView, ToolKind
 from pattern_acp.journal.events import (
     OWN_TURN,
@@ -132,15 +132,15 @@ class ImportedArchive(Result, frozen=True):
             left_out = (Paragraph(note, "note") for note in self.notes)
             return (*listed(self.proposals), *left_out, Paragraph(_ending(self.proposals)))
         what = (
-            f"Imported {counted(self.blocks, 'memory block')}, {counted(self.facts, 'fact')}, "
-            f"{counted(self.tasks, 'task')} and {counted(self.sessions, 'session')}, "
-            f"{counted(self.events, 'event')} in all."
+            f"Imported {plural(self.blocks, 'memory block')}, {plural(self.facts, 'fact')}, "
+            f"{plural(self.tasks, 'task')} and {plural(self.sessions, 'session')}, "
+            f"{plural(self.events, 'event')} in all."
         )
         if not (self.blocks or self.facts or self.tasks or self.sessions):
             what = "Nothing new was taken over."
         parts: list[Part] = [Paragraph(what)]
         if self.kept_mine:
-            parts.append(Paragraph(f"{counted(self.kept_mine, 'block')} stayed as here.", "note"))
+            parts.append(Paragraph(f"{plural(self.kept_mine, 'block')} stayed as here.", "note"))
         return (*parts, *(Paragraph(note, "note") for note in self.notes))
 
 
@@ -232,11 +232,6 @@ def _ending(found: Sequence[Proposal]) -> str:
     if not any(one.is_open for one in found):
         return "There is nothing to take over."
     return "Nothing was taken over yet: --accept all, memory, facts, tasks, sessions, or numbers such as 1,3-5."
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def chosen(accepts: str, found: Sequence[Proposal], conflicts: Conflicts) -> Choices:

@@ -29,7 +29,6 @@ from pattern_acp.carry.proposing import (
     UnusableChoiceError,
     asked,
     chosen,
-    counted,
     listed,
     look_at,
     opened,
@@ -44,6 +43,7 @@ from pattern_acp.config.load import known_secrets
 from pattern_acp.db.connection import Database
 from pattern_acp.domain.clock import SystemClock
 from pattern_acp.domain.errors import PatternError
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.retention import size_text
 from pattern_acp.memory.secrets import SecretMask
 from pattern_acp.session.stored import project_of_folder
@@ -91,13 +91,13 @@ class ExportedArchive(Result, frozen=True):
         verb = f"{self.file} has" if self.file else "The archive would have"
         size = f" ({size_text(self.bytes)})" if self.file else ""
         what = (
-            f"{verb} {counted(self.blocks, 'memory block')}, {counted(self.facts, 'fact')}, "
-            f"{counted(self.tasks, 'task')} and {counted(self.sessions, 'session')} with "
-            f"{counted(self.events, 'event')}{size}."
+            f"{verb} {plural(self.blocks, 'memory block')}, {plural(self.facts, 'fact')}, "
+            f"{plural(self.tasks, 'task')} and {plural(self.sessions, 'session')} with "
+            f"{plural(self.events, 'event')}{size}."
         )
         parts: list[Part] = [Paragraph(what)]
         if self.masked_events:
-            parts.append(Paragraph(f"In {counted(self.masked_events, 'event')} secrets were masked.", "note"))
+            parts.append(Paragraph(f"In {plural(self.masked_events, 'event')} secrets were masked.", "note"))
         parts += [Paragraph(sentence, "warning") for sentence in self.left_out]
         if self.root:
             parts.append(Paragraph(f"Its content is {self.root}.", "dim"))

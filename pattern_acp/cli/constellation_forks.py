@@ -22,13 +22,14 @@ from pattern_acp.bootstrap.syncing import sharing_of
 from pattern_acp.carry.arrival import Conflicts
 from pattern_acp.carry.export import Choice, ExportReport, export, store_id, stores_in
 from pattern_acp.carry.moving import MoveReport, MovingProject, move, preview
-from pattern_acp.carry.proposing import ImportedArchive, Importer, UnusableChoiceError, counted, look_at, opened
+from pattern_acp.carry.proposing import ImportedArchive, Importer, UnusableChoiceError, look_at, opened
 from pattern_acp.cli.carry import choice_of, take_or_show
 from pattern_acp.cli.command_runner import open_for_command, write_segments
 from pattern_acp.commands.document import Paragraph, Part, Result
 from pattern_acp.commands.parameters import TypedCommand
 from pattern_acp.db.connection import Database, Transaction, open_database
 from pattern_acp.domain.clock import SystemClock
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.memory.blocks import Scope
 from pattern_acp.session.stored import project_of_folder
 
@@ -75,8 +76,8 @@ class ForkedConstellation(Result, frozen=True):
     def document(self) -> Sequence[Part]:
         """A sentence on each, and how the fork is used."""
         what = (
-            f"{self.new} begins with {counted(self.blocks, 'memory block')}, {counted(self.facts, 'fact')} and "
-            f"{counted(self.sessions, 'session')} of {self.name}. Use it with --constellation {self.new}; "
+            f"{self.new} begins with {plural(self.blocks, 'memory block')}, {plural(self.facts, 'fact')} and "
+            f"{plural(self.sessions, 'session')} of {self.name}. Use it with --constellation {self.new}; "
             f"pattern-acp merge {self.new} brings back what it learns."
         )
         return (Paragraph(what), *(Paragraph(sentence, "warning") for sentence in self.left_out))
@@ -191,10 +192,8 @@ class MovedProject(Result, frozen=True):
         """Sentences on what was moved and compared, and where it still is."""
         parts: list[Part] = [Paragraph(self._sentence)]
         if self.is_moved:
-            merged = f", and {counted(self.merged, 'record')} joined what was there" if self.merged else ""
-            checked = (
-                f"{counted(self.same, 'record')} have the same hash there as here{merged}; here they were removed."
-            )
+            merged = f", and {plural(self.merged, 'record')} joined what was there" if self.merged else ""
+            checked = f"{plural(self.same, 'record')} have the same hash there as here{merged}; here they were removed."
             parts.append(Paragraph(checked))
         parts += [Paragraph(note, "note") for note in self.notes]
         if self.copies:
@@ -204,11 +203,11 @@ class MovedProject(Result, frozen=True):
     @property
     def _sentence(self) -> str:
         things = (
-            f"{counted(self.blocks, 'memory block')}, {counted(self.facts, 'fact')}, {counted(self.tasks, 'task')}, "
-            f"{counted(self.sessions, 'session')}, {counted(self.jobs, 'job')} and {counted(self.files, 'saved file')}"
+            f"{plural(self.blocks, 'memory block')}, {plural(self.facts, 'fact')}, {plural(self.tasks, 'task')}, "
+            f"{plural(self.sessions, 'session')}, {plural(self.jobs, 'job')} and {plural(self.files, 'saved file')}"
         )
         if self.is_moved:
-            return f"{self.project} is in {self.target} now: {things}, with {counted(self.events, 'event')}."
+            return f"{self.project} is in {self.target} now: {things}, with {plural(self.events, 'event')}."
         if self.sessions or self.blocks or self.facts or self.tasks:
             return f"{self.project} would move from {self.source} to {self.target}: {things}."
         return f"{self.source} has nothing of {self.project} to move."

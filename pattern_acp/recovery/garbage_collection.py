@@ -19,6 +19,7 @@ from pattern_acp.db.connection import Transaction, change_file, read_file, rewri
 from pattern_acp.db.segment_files import generations, only_writer, segments, size_of
 from pattern_acp.definitions.identity import ListedSource, drop_source, list_sources
 from pattern_acp.domain.clock import RandomIds, SessionId
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.codec import JournalError
 from pattern_acp.journal.events import InstructionsCompiled
 from pattern_acp.journal.history import read_history
@@ -193,28 +194,28 @@ def _inside(tx: Transaction, policy: RetentionPolicy) -> list[Sweepable]:
             "deleted session",
             "",
             one.size,
-            f"{_counted(len(one.events), 'event')} of a session that was deleted more than {_counted(days, 'day')} ago",
+            f"{plural(len(one.events), 'event')} of a session that was deleted more than {plural(days, 'day')} ago",
             one.session_id,
         )
         for one in deleted
     ]
     most = policy.retention.files_mb * MB
     found += [
-        Sweepable("file contents", "", one.size, f"{_counted(len(one.digests), 'stored file')} {one.reason}")
+        Sweepable("file contents", "", one.size, f"{plural(len(one.digests), 'stored file')} {one.reason}")
         for one in old_contents(tx, before_ms=policy.files_before_ms, most_bytes=most, without=gone)
     ]
     forks = unused_forks(tx, before_ms=policy.deleted_before_ms)
     if forks:
         size = sum(len(write.update) for fork in forks for write in writes_of_fork(tx, fork.id))
-        reason = f"{_counted(len(forks), 'fork')} of memory of sessions that were deleted"
+        reason = f"{plural(len(forks), 'fork')} of memory of sessions that were deleted"
         found.append(Sweepable("forked memory", "", size, reason))
     unused = unused_sources(tx)
     if unused:
-        reason = f"{_counted(len(unused), 'stored definition')} of no session and no permission"
+        reason = f"{plural(len(unused), 'stored definition')} of no session and no permission"
         found.append(Sweepable("definitions", "", sum(one.size for one in unused), reason))
     count, size = unused_blobs(tx)
     if count:
-        found.append(Sweepable("payloads", "", size, f"{_counted(count, 'large payload')} of no event"))
+        found.append(Sweepable("payloads", "", size, f"{plural(count, 'large payload')} of no event"))
     return found
 
 
@@ -265,8 +266,4 @@ def _reason(at_ms: int, policy: RetentionPolicy, forgotten_ms: int, *, ages: boo
     if at_ms < forgotten_ms:
         return "made before words were forgotten, which it may hold"
     days = policy.retention.copies_days
-    return f"older than {_counted(days, 'day')}" if ages and policy.now_ms - at_ms > days * DAY_MS else ""
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+    return f"older than {plural(days, 'day')}" if ages and policy.now_ms - at_ms > days * DAY_MS else ""

@@ -31,6 +31,7 @@ from pattern_acp.domain.canonical import Json
 from pattern_acp.domain.clock import Clock, TurnId
 from pattern_acp.domain.errors import BlockError, DatabaseError, PatternError
 from pattern_acp.domain.messages import Message
+from pattern_acp.domain.text_limits import plural
 from pattern_acp.journal.contents import contents_with, drop_contents
 from pattern_acp.journal.events import BlockForgotten, MessageRecorded, TurnStarted
 from pattern_acp.journal.reader import newest_event, read_item
@@ -683,21 +684,15 @@ def _places_with(tx: Transaction, words: Forgotten, known: Set[str]) -> tuple[st
     found: list[str] = []
     seqs = find_events(tx, words.is_in)
     if held := len(plan_redaction(tx, seqs, words.mask_json)):
-        found.append(_counted(held, "recorded event"))
+        found.append(plural(held, "recorded event"))
     if named := len(find_events(tx, lambda payload: words.is_in(payload) and _names_something(payload, words))):
-        found.append(
-            f"{_counted(named, 'recorded event')} that the name of a folder, file, block, tool or server is in"
-        )
+        found.append(f"{plural(named, 'recorded event')} that the name of a folder, file, block, tool or server is in")
     for table in tables_of_state(tx):
         columns = text_columns(tx, table)
         rows = (dict(zip(columns, row, strict=True)) for row in all_rows(tx, table, columns)) if columns else ()
         if count := sum(_row_holds(row, words) for row in rows if not known & {row.get(key) for key in _OF_BLOCKS}):
-            found.append(_counted(count, _PLACES.get(table, f"row of `{table}`")))
+            found.append(plural(count, _PLACES.get(table, f"row of `{table}`")))
     return tuple(found)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _row_holds(row: Mapping[str, SqlValue], words: Forgotten) -> bool:
