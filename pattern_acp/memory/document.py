@@ -538,10 +538,10 @@ def _converted(to: Callable[[str, str], BlockError], name: str) -> Generator[Non
 
 
 _refusals = partial(_converted, DocumentError)
-"""Where the stored bytes are not at fault."""
+"""Conversion where the stored bytes are not at fault."""
 
 _damage = partial(_converted, BlockCorruptError)
-"""Where bytes are read."""
+"""Conversion where bytes are read."""
 
 
 def is_from_loro(error: BaseException) -> bool:
