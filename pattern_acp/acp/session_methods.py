@@ -134,7 +134,7 @@ class SessionMethods:
         elif request.config_id == MODEL_OPTION and session.state.history:
             from pattern_acp.session.context_usage import show_context
 
-            context.after_response(lambda: show_context(session))
+            context.after_response(lambda: show_context(session.dialogue))
         return schema.SetConfigOptionResponse(config_options=config_options(options))
 
     def register_prompt(self, request: schema.PromptRequest, context: RequestContext) -> Answer:

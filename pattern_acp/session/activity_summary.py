@@ -41,7 +41,7 @@ from pattern_acp.session.memory_context import memory_owner, show_search
 
 if TYPE_CHECKING:
     from pattern_acp.session.constellation import Constellation
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.session.state import SessionState
 
 logger = logging.getLogger(__name__)
@@ -53,14 +53,14 @@ MOST_COMMANDS = 3
 MOST_TASKS = 6
 
 
-async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence[MemoryView]) -> Section:
+async def catch_up_at_start(dialogue: "Dialogue", turn_id: TurnId, views: Sequence[MemoryView]) -> Section:
     """Summary for the model of the activity since its last turn; empty when it was not away, or nothing happened.
 
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
     """
     try:
-        absence = await _gather(session.constellation, session.state, [view.block_id for view in views])
+        absence = await _gather(dialogue.shared, dialogue.state, [view.block_id for view in views])
     except PatternError as error:
         logger.warning("the activity of others could not be read: %s", type(error).__name__)
         return NOTHING
@@ -69,7 +69,7 @@ async def catch_up_at_start(session: "Session", turn_id: TurnId, views: Sequence
         return NOTHING
     shown = "\n".join(text.split("\n")[1:-1])
     about: JsonObject = {"since": local_minute(absence.last_active_ms)}
-    await show_search(session, turn_id, CATCH_UP_CALL, catch_up_title(absence), about, shown, ToolKind.OTHER)
+    await show_search(dialogue, turn_id, CATCH_UP_CALL, catch_up_title(absence), about, shown, ToolKind.OTHER)
     return text
 
 

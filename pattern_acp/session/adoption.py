@@ -80,8 +80,9 @@ if TYPE_CHECKING:
     from pattern_acp.config.settings import Follow
     from pattern_acp.db.connection import Transaction
     from pattern_acp.journal.sessions import SessionRow
+    from pattern_acp.session.ports import Dialogue, ExtendedDialogue
     from pattern_acp.session.session import Session
-    from pattern_acp.session.state import SessionState
+    from pattern_acp.session.state import FolderTrust, SessionState
 
 
 SHOWN_IDENTITY = 12
@@ -266,59 +267,59 @@ class _Today(Struct, frozen=True):
     used: Mapping[str, UsedDefinition]
 
 
-async def _today(session: "Session") -> _Today:
-    shared, state = session.constellation, session.state
+async def _today(dialogue: "ExtendedDialogue") -> _Today:
+    shared, state = dialogue.shared, dialogue.state
     place = await look_at(shared, Opening(state.cwd, state.additional_directories))
-    await look_again(session)
-    persona, _ = await persona_of_today(shared, state.persona.name, persona_in_force(session.state))
+    await look_again(dialogue)
+    persona, _ = await persona_of_today(shared, state.persona.name, persona_in_force(dialogue.state))
     compiled, found = await anyio.to_thread.run_sync(_compiled_now, shared, place, state.system, persona)
-    used, pins = await used_today(session), {pin.symbol: pin for pin in other_pins(state.pins)}
+    used, pins = await used_today(dialogue), {pin.symbol: pin for pin in other_pins(state.pins)}
     others = (pins | {symbol: each.pin for symbol, each in used.items()}).values()
-    compiled = replace(compiled, definitions=(*pins_of(session.trust.today), *others))
+    compiled = replace(compiled, definitions=(*pins_of(dialogue.trust.today), *others))
     sources = (persona.sources, *instruction_sources(found), *((each.source,) for each in used.values()))
     return _Today(compiled, persona, sources, used)
 
 
-async def compare_definitions(session: "Session") -> Result:
+async def compare_definitions(dialogue: "ExtendedDialogue") -> Result:
     """Return what differs between today's definitions and those that the session has.
 
     Raises:
         DatabaseError: the file cannot be read.
     """
-    today, then = await _today(session), dict[str, str]()
-    for pin in other_pins(session.state.pins):
-        kept = await kept_source(session, pin)
+    today, then = await _today(dialogue), dict[str, str]()
+    for pin in other_pins(dialogue.state.pins):
+        kept = await kept_source(dialogue, pin)
         then[pin.symbol] = UsedDefinition(kept, pin.tier).text if kept is not None else ""
-    return _compared(session, today, then)
+    return _compared(dialogue, today, then)
 
 
-async def adopt_definitions(session: "Session", *, with_permissions: bool = False) -> str:
+async def adopt_definitions(dialogue: "ExtendedDialogue", *, with_permissions: bool = False) -> str:
     """Continue with today's definitions; `with_permissions` names the persona as it was as the predecessor of today's.
 
     Raises:
         DatabaseError: it could not be recorded.
     """
-    found, state = await _today(session), session.state
+    found, state = await _today(dialogue), dialogue.state
     today, persona = found.compiled, found.persona
     same_persona = persona.is_recorded_as(state.persona.identity)
     if same_persona and today.system == state.system and today.definitions == state.pins:
         return UNCHANGED
-    definitions = session.trust.today
-    sources = await sources_to_keep(session.constellation.database, definitions, state.cwd, found.sources)
+    definitions = dialogue.trust.today
+    sources = await sources_to_keep(dialogue.shared.database, definitions, state.cwd, found.sources)
     if with_permissions and not same_persona:
         today = replace(today, predecessor=state.persona.identity)
     owner = GrantOwner(state.policy.owner.project, today.identity)
-    moved, lapsed = ((), 0) if same_persona else await _grants_to_keep(session, owner, all_of_them=with_permissions)
+    moved, lapsed = ((), 0) if same_persona else await _grants_to_keep(dialogue, owner, all_of_them=with_permissions)
     adopted = (today, *moved)
-    await session.recorder.record(
+    await dialogue.recorder.record(
         *(NewEvent(each, Actor.HUMAN, Origin.WORKSPACE) for each in adopted), behind=keeping(sources)
     )
     state.system, state.instructions, state.pins = today.system, today.files, today.definitions
-    session.trust.definitions = definitions
+    dialogue.trust.definitions = definitions
     state.persona, state.policy.owner, state.told_changes = persona.ref, owner, set()
-    if session.mcp.toolbox.kept:
-        session.mcp.toolbox.fix_anew()
-    await refresh_grants(session.constellation, state)
+    if dialogue.mcp.toolbox.kept:
+        dialogue.mcp.toolbox.fix_anew()
+    await refresh_grants(dialogue.shared, state)
     rest = ""
     if with_permissions and moved:
         rest = " It may do what the persona as it was could do always."
@@ -328,15 +329,15 @@ async def adopt_definitions(session: "Session", *, with_permissions: bool = Fals
 
 
 async def _grants_to_keep(
-    session: "Session", owner: GrantOwner, *, all_of_them: bool
+    dialogue: "Dialogue", owner: GrantOwner, *, all_of_them: bool
 ) -> tuple[tuple[GrantStored, ...], int]:
     """The lasting answers of the persona as it was that stay those of its successor, and how many lapse.
 
     What was refused for ever stays refused; what was allowed lapses unless the user names the earlier persona as the
     predecessor.
     """
-    state = session.state
-    stored = await session.constellation.database.read(list_grants)
+    state = dialogue.state
+    stored = await dialogue.shared.database.read(list_grants)
     lasting = [
         each.grant
         for each in stored
@@ -375,16 +376,16 @@ class _Row(Struct, frozen=True):
         return f"{self.kind} `{self.name}`", identity, self.tier, self.source, self.drift
 
 
-def _listed(session: "Session", found: _Today) -> tuple[Part, ...]:
-    state, now = session.state, {file.path: file for file in found.compiled.files}
-    persona = _persona_row(session, found.persona)
+def _listed(dialogue: "ExtendedDialogue", found: _Today) -> tuple[Part, ...]:
+    state, now = dialogue.state, {file.path: file for file in found.compiled.files}
+    persona = _persona_row(dialogue.shared, dialogue.state, found.persona)
     rows = [persona]
     for file in state.instructions:
         other = now.pop(file.path, None)
         news = "gone" if other is None else "changed" if differs(file, other) else ""
-        rows.append(_instruction_row(session, file, news))
-    rows += [_instruction_row(session, file, "new") for file in now.values()]
-    rows += _written(session)
+        rows.append(_instruction_row(dialogue.shared, dialogue.state, file, news))
+    rows += [_instruction_row(dialogue.shared, dialogue.state, file, "new") for file in now.values()]
+    rows += _written(dialogue)
     pins_now = {pin.symbol: pin.identity for pin in found.compiled.definitions}
     for pin in other_pins(state.pins):
         news = "" if pins_now[pin.symbol] == pin.identity else "changed"
@@ -402,8 +403,8 @@ def _listed(session: "Session", found: _Today) -> tuple[Part, ...]:
     return table, Paragraph(how)
 
 
-def _persona_row(session: "Session", today: Persona) -> _Row:
-    ref, shared = session.state.persona, session.constellation
+def _persona_row(shared: "Constellation", state: "SessionState", today: Persona) -> _Row:
+    ref = state.persona
     tier = TrustTier.BUILT_IN if is_built_in(ref.name, ref.identity) else TrustTier.USER
     source = PROGRAM if tier is TrustTier.BUILT_IN else f"personas/{ref.name}.md"
     if ref.name != shared.persona.name:
@@ -412,24 +413,22 @@ def _persona_row(session: "Session", today: Persona) -> _Row:
     return _Row("persona", ref.name, ref.identity, tier, source, drift)
 
 
-def _instruction_row(session: "Session", file: InstructionFile, drift: str) -> _Row:
-    own = session.constellation.own_instructions
+def _instruction_row(shared: "Constellation", state: "SessionState", file: InstructionFile, drift: str) -> _Row:
+    own = shared.own_instructions
     tier = TrustTier.USER if own is not None and file.path == str(own) else TrustTier.PROJECT
-    shown = display_path(file.path, session.state.cwd)
+    shown = display_path(file.path, state.cwd)
     return _Row("instructions", shown, file.definition or file.identity, tier, file.path, drift)
 
 
-def _changes(session: "Session") -> tuple[DefinitionChange, ...]:
+def _changes(state: "SessionState", trust: "FolderTrust") -> tuple[DefinitionChange, ...]:
     """The differences of skills and commands between today and what the session has."""
-    return in_force(
-        session.state.pins, session.trust.today, "keep", lambda pin: kept_of(session.state, pin), granted=False
-    )[1]
+    return in_force(state.pins, trust.today, "keep", lambda pin: kept_of(state, pin), granted=False)[1]
 
 
-def _written(session: "Session") -> list[_Row]:
+def _written(dialogue: "ExtendedDialogue") -> list[_Row]:
     """Rows of skills and commands: those in force, and those that are new."""
-    trust = session.trust
-    changes = {change.symbol: change for change in _changes(session)}
+    trust = dialogue.trust
+    changes = {change.symbol: change for change in _changes(dialogue.state, dialogue.trust)}
     rows: list[_Row] = []
     for each in (*trust.definitions.skills, *trust.definitions.commands):
         if isinstance(each, SkillDefinition):
@@ -446,10 +445,10 @@ def _written(session: "Session") -> list[_Row]:
     return rows
 
 
-def _compared(session: "Session", today: _Today, used: Mapping[str, str]) -> Result:
+def _compared(dialogue: "ExtendedDialogue", today: _Today, used: Mapping[str, str]) -> Result:
     """Compare today's definitions with those that the session has; `used` are the texts of what it used."""
-    then = {**_texts(session.trust.definitions, session.state.system, persona_in_force(session.state)), **used}
-    now = {**_texts(session.trust.today, today.compiled.system, today.persona), **used}
+    then = {**_texts(dialogue.trust.definitions, dialogue.state.system, persona_in_force(dialogue.state)), **used}
+    now = {**_texts(dialogue.trust.today, today.compiled.system, today.persona), **used}
     now |= {symbol: each.text for symbol, each in today.used.items()}
     diffs = [
         Fence(short_diff(then.get(name, ""), now.get(name, ""), MOST_DIFF), "diff")
@@ -503,16 +502,16 @@ async def run_definitions(session: "Session", argument: str) -> Result:
         case []:
             project = session.state.project_key
             chosen = await session.constellation.database.read(lambda tx: chosen_follow(tx, project))
-            listed = _listed(session, await _today(session))
+            listed = _listed(session.dialogue, await _today(session.dialogue))
             return as_result(*listed, f"{CHOICES[chosen]} {HOW_TO_UNDO}" if chosen else "")
         case ["diff"]:
-            return await compare_definitions(session)
+            return await compare_definitions(session.dialogue)
         case ["adopt"]:
-            return as_result(await adopt_definitions(session))
+            return as_result(await adopt_definitions(session.dialogue))
         case ["adopt", "--with-permissions"]:
-            return as_result(await adopt_definitions(session, with_permissions=True))
+            return as_result(await adopt_definitions(session.dialogue, with_permissions=True))
         case ["follow", choice] if choice in CHOICES:
-            return as_result(await _follow(session, choice))
+            return as_result(await _follow(session.dialogue, choice))
         case _:
             raise CommandMisusedError(
                 "Say /definitions, /definitions diff, /definitions adopt [--with-permissions] or /definitions follow "
@@ -520,14 +519,14 @@ async def run_definitions(session: "Session", argument: str) -> Result:
             )
 
 
-async def _follow(session: "Session", choice: str) -> str:
-    await _choose(session, "" if choice == "settings" else choice)
+async def _follow(dialogue: "Dialogue", choice: str) -> str:
+    await _choose(dialogue, "" if choice == "settings" else choice)
     later = "It counts in this session once you open it again." if choice == "settings" else HOW_TO_UNDO
     return f"{CHOICES[choice]} {later}"
 
 
-async def _choose(session: "Session", follow: str) -> None:
-    shared, state = session.constellation, session.state
+async def _choose(dialogue: "Dialogue", follow: str) -> None:
+    shared, state = dialogue.shared, dialogue.state
     event, now = DefinitionsFollowed(state.project_key, follow), shared.clock.now_ms()
 
     def write(tx: "Transaction") -> None:
@@ -538,34 +537,34 @@ async def _choose(session: "Session", follow: str) -> None:
         state.settings = replace(state.settings, definitions=DefinitionSettings(cast("Follow", follow)))
 
 
-async def ask_about_drift(session: "Session", turn_id: TurnId) -> None:
+async def ask_about_drift(dialogue: "ExtendedDialogue", turn_id: TurnId) -> None:
     """Ask what the session takes over of the definitions that have changed; nothing, where none did.
 
     Raises:
         DatabaseError: the question could not be recorded; the turn stops.
     """
-    drift = session.state.untold_drift
-    if not drift or session.state.settings.definitions.follow != "ask":
+    drift = dialogue.state.untold_drift
+    if not drift or dialogue.state.settings.definitions.follow != "ask":
         return
     reason = " ".join(each.sentence for each in drift)
     call = ToolCallView(
-        ToolCallId(session.constellation.ids.new("call")),
+        ToolCallId(dialogue.shared.ids.new("call")),
         DRIFT_CALL,
         f"Adopt {plural(len(drift), 'changed definition')}?",
         ToolKind.OTHER,
         {"definitions": [each.seen.symbol for each in drift]},
-        content=(TextContent(f"{reason}\n\n{markdown((await compare_definitions(session)).document)}"),),
+        content=(TextContent(f"{reason}\n\n{markdown((await compare_definitions(dialogue)).document)}"),),
     )
-    async with recorded_question(session.approver, session.recorder, turn_id, call, reason, OPTIONS) as question:
+    async with recorded_question(dialogue, turn_id, call, reason, OPTIONS) as question:
         question.told, question.done = KEPT, False
         answer = await question.put()
         question.done = answer is not PermissionAnswer.CANCELLED
         if answer.allows:
-            question.told = await adopt_definitions(session)
+            question.told = await adopt_definitions(dialogue)
         if answer is PermissionAnswer.ALLOW_ALWAYS:
-            await _choose(session, "adopt")
+            await _choose(dialogue, "adopt")
             question.told = f"{question.told} {CHOICES['adopt']} {HOW_TO_UNDO}"
-        session.state.untold_drift = []
+        dialogue.state.untold_drift = []
         if not answer.allows:
             seen = DriftTold(tuple(each.seen for each in drift))
             question.events.append(NewEvent(seen, Actor.SYSTEM, Origin.WORKSPACE))

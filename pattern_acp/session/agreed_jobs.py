@@ -80,8 +80,11 @@ from pattern_acp.turn.loop import LIMIT_REACHED, TurnEnd
 from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
+    from pattern_acp.rewind.checkpoints import Checkpoints
     from pattern_acp.session.constellation import Constellation
+    from pattern_acp.session.ports import Dialogue, ExtendedDialogue
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
     from pattern_acp.session.turn_tools import TurnTools
     from pattern_acp.workspace.jobs import Jobs
 
@@ -110,21 +113,22 @@ async def run_job(session: "Session", argument: str) -> Result | TurnEnd | None:
         listed = await session.constellation.database.read(lambda tx: jobs_of_session(tx, session.session_id))
         return as_result(*listed.document, HELP, facts=listed.value)
     if verb.isdecimal() and not rest:
-        return await _show(session, int(verb))
+        return await _show(session.dialogue, int(verb))
     if verb in {"resume", "stop"} and rest.strip().isdecimal():
-        row = await _row(session, int(rest))
+        row = await _row(session.dialogue, int(rest))
         if row.session_id != session.session_id:
             raise JobTermsError(f"Job {row.number} is of another session; open that one to continue it.")
-        return await (_resume if verb == "resume" else _stop)(session, row)
+        resumes = verb == "resume"
+        return await (_resume(session, row) if resumes else _stop(session.dialogue, session.checkpoints, row))
     if verb == "review" and rest.strip():
         # Late: hardly a job is reviewed.
         from pattern_acp.session.job_review import review_job
 
         number, persona = first_word(rest)
         if number.isdecimal():
-            row = await _row(session, int(number))
+            row = await _row(session.dialogue, int(number))
             return as_result(await review_job(session, row, persona.strip(), session.turn_id))
-    return await _offer(session, parse_terms(argument))
+    return await _offer(session.dialogue, session.checkpoints, parse_terms(argument))
 
 
 async def run_jobs(jobs: "Jobs | None", shared: "Constellation", argument: str) -> Result:
@@ -141,63 +145,65 @@ async def run_jobs(jobs: "Jobs | None", shared: "Constellation", argument: str) 
     return await shared.database.read(newest_jobs)
 
 
-async def _row(session: "Session", number: int) -> JobRow:
-    return await session.constellation.database.read(lambda tx: store.job_numbered(tx, number))
+async def _row(dialogue: "Dialogue", number: int) -> JobRow:
+    return await dialogue.shared.database.read(lambda tx: store.job_numbered(tx, number))
 
 
-async def _show(session: "Session", number: int) -> JobView:
-    return await session.constellation.database.read(lambda tx: view_job(tx, number, session.state.policy.roots[0]))
+async def _show(dialogue: "Dialogue", number: int) -> JobView:
+    return await dialogue.shared.database.read(lambda tx: view_job(tx, number, dialogue.state.policy.roots[0]))
 
 
-async def _offer(session: "Session", terms: JobTerms, row: JobRow | None = None) -> Result | None:
+async def _offer(
+    dialogue: "ExtendedDialogue", checkpoints: "Checkpoints", terms: JobTerms, row: JobRow | None = None
+) -> Result | None:
     """Quote terms, and ask the user, who may narrow them; None when they agree. `row` is the job, if there is one."""
-    shared = session.constellation
+    shared = dialogue.shared
     job_id = row.id if row is not None else shared.ids.new("job")
     number = row.number if row is not None else await shared.database.read(store.next_number)
     first = row.round + 1 if row is not None else 1
     if first > MOST_ROUNDS:
         raise JobTermsError(f"Job {number} was quoted {MOST_ROUNDS} times; ask for a new one with `/job`.")
     for round_ in range(first, MOST_ROUNDS + 1):
-        quoted = await quote(session, terms, job_id, number, round_)
-        await session.recorder.record(NewEvent(quoted, Actor.SYSTEM, Origin.AGENT))
+        quoted = await quote(dialogue, terms, job_id, number, round_)
+        await dialogue.recorder.record(NewEvent(quoted, Actor.SYSTEM, Origin.AGENT))
         labels = tuple(label_of(quoted.terms, each) for each in quoted.quotes)
         title = f"Agree to job {number}? {one_line(terms.goal, 80)}"
         may_narrow = round_ < MOST_ROUNDS
         question = JobQuestion(quoted, title, labels, (DECLINE,), narrow=NARROW if may_narrow else "")
-        answer = await ask_about(session, question)
+        answer = await ask_about(dialogue, question)
         if isinstance(answer, JobTerms):
             terms = answer
             continue
         if isinstance(answer, str):
-            await decline(session, job_id)
+            await decline(dialogue, job_id)
             return as_result(f"Job {number} was not agreed. Nothing was done, and nothing spent.")
-        if not await agree(session, quoted, answer):
+        if not await agree(dialogue, quoted, answer):
             return as_result(
                 f"The offer of job {number} ended before you agreed. `/job` with the same words asks again."
             )
-        row = await _row(session, number)
-        return await work_on(session, row, quoted)
+        row = await _row(dialogue, number)
+        return await work_on(dialogue, checkpoints, row, quoted)
     return None
 
 
-async def decline(session: "Session", job_id: str) -> None:
+async def decline(dialogue: "Dialogue", job_id: str) -> None:
     """End a job that the user did not agree to."""
-    settled = JobSettled(session.turn_id, job_id, JobOutcome.DECLINED.value, "person")
-    await session.recorder.record(NewEvent(settled, Actor.HUMAN, Origin.PERSON))
+    settled = JobSettled(dialogue.turn_id, job_id, JobOutcome.DECLINED.value, "person")
+    await dialogue.recorder.record(NewEvent(settled, Actor.HUMAN, Origin.PERSON))
 
 
-async def quote(session: "Session", terms: JobTerms, job_id: str, number: int, round_: int) -> JobQuoted:
+async def quote(dialogue: "ExtendedDialogue", terms: JobTerms, job_id: str, number: int, round_: int) -> JobQuoted:
     """Estimate a job by the code map, past jobs and prices.
 
     Raises:
         JobTermsError: the model that the terms name cannot be used.
     """
-    base = session_tokens(session)
-    candidates = await _candidates(session, _models(session, terms, base))
-    reach = await reach_of(session, terms)
+    base = session_tokens(dialogue)
+    candidates = await _candidates(dialogue, _models(dialogue, terms, base))
+    reach = await reach_of(dialogue, terms)
     quotes = quotes_for(terms, reach, candidates, base_tokens=base)
     return JobQuoted(
-        session.turn_id,
+        dialogue.turn_id,
         job_id,
         number,
         round_,
@@ -207,13 +213,13 @@ async def quote(session: "Session", terms: JobTerms, job_id: str, number: int, r
         reach.symbols,
         plan_of(terms, reach, quotes),
         risks_of(terms, reach, quotes),
-        session.constellation.clock.now_ms() + VALID_MS,
+        dialogue.shared.clock.now_ms() + VALID_MS,
     )
 
 
-async def _candidates(session: "Session", models: Sequence[ModelInfo]) -> list[QuoteCandidate]:
+async def _candidates(dialogue: "Dialogue", models: Sequence[ModelInfo]) -> list[QuoteCandidate]:
     """The session's persona with each model, and of those others that have finished jobs the one that used least."""
-    own, known = session.state.persona.name, session.constellation.personas
+    own, known = dialogue.state.persona.name, dialogue.shared.personas
     # The session comes back to its own persona, which a typed one could not be found for.
     others = sorted(known.keys() - {own}) if own in known else []
 
@@ -224,15 +230,15 @@ async def _candidates(session: "Session", models: Sequence[ModelInfo]) -> list[Q
             for model in models
         ]
 
-    found = await session.constellation.database.read(read)
+    found = await dialogue.shared.database.read(read)
     tried = [one for one in found if one.is_other and one.past]
     best = sorted(tried, key=lambda one: (one.percent, one.persona, one.model.qualified))[:1]
     return [*found[: min(len(models), MOST_QUOTES - len(best))], *best]
 
 
-def _models(session: "Session", terms: JobTerms, tokens: int) -> list[ModelInfo]:
+def _models(dialogue: "Dialogue", terms: JobTerms, tokens: int) -> list[ModelInfo]:
     """The session's model or the one that is asked for, a cheaper one, and that of workers."""
-    shared, state = session.constellation, session.state
+    shared, state = dialogue.shared, dialogue.state
     names = [terms.model or state.model.qualified]
     if missing := shared.models.missing_key(names[0]):
         raise JobTermsError(missing)
@@ -243,25 +249,25 @@ def _models(session: "Session", terms: JobTerms, tokens: int) -> list[ModelInfo]
     return [shared.models.resolve(name)[1] for name in dict.fromkeys(names)]
 
 
-async def agree(session: "Session", quoted: JobQuoted, index: int) -> bool:
+async def agree(dialogue: "Dialogue", quoted: JobQuoted, index: int) -> bool:
     """Set the hold aside and claim the paths, in the transaction of the event; False where the offer has ended."""
-    now_ms, quote_ = session.constellation.clock.now_ms(), quoted.quotes[index]
+    now_ms, quote_ = dialogue.shared.clock.now_ms(), quoted.quotes[index]
     hold = hold_for(quoted.terms, quote_)
-    agreed = JobMoved(session.turn_id, quoted.job_id, JobStage.AGREED.value, "person", hold, index)
+    agreed = JobMoved(dialogue.turn_id, quoted.job_id, JobStage.AGREED.value, "person", hold, index)
     events = [NewEvent(agreed, Actor.HUMAN, Origin.PERSON)]
-    if not session.state.title:
+    if not dialogue.state.title:
         title = one_line(quoted.terms.goal, 80)
         events.append(NewEvent(SessionTitled(title), Actor.SYSTEM, Origin.PERSON))
-    claimed = claims_of(session.state.policy.roots[0], quoted.terms)
+    claimed = claims_of(dialogue.state.policy.roots[0], quoted.terms)
     try:
-        await session.recorder.record(
-            *events, behind=lambda tx: take_claims(tx, session.session_id, claimed, now_ms=now_ms)
+        await dialogue.recorder.record(
+            *events, behind=lambda tx: take_claims(tx, dialogue.session_id, claimed, now_ms=now_ms)
         )
     except JobMoveError:
-        settled = JobSettled(session.turn_id, quoted.job_id, JobOutcome.EXPIRED.value, "engine")
-        await session.recorder.record(NewEvent(settled, Actor.SYSTEM, Origin.AGENT))
+        settled = JobSettled(dialogue.turn_id, quoted.job_id, JobOutcome.EXPIRED.value, "engine")
+        await dialogue.recorder.record(NewEvent(settled, Actor.SYSTEM, Origin.AGENT))
         return False
-    session.state.title = session.state.title or one_line(quoted.terms.goal, 80)
+    dialogue.state.title = dialogue.state.title or one_line(quoted.terms.goal, 80)
     return True
 
 
@@ -283,17 +289,19 @@ class UnderWay(Struct, frozen=True):
     milliseconds: int = 0
 
 
-async def work_on(session: "Session", row: JobRow, quoted: JobQuoted, since: UnderWay | None = None) -> None:
+async def work_on(
+    dialogue: "Dialogue", checkpoints: "Checkpoints", row: JobRow, quoted: JobQuoted, since: UnderWay | None = None
+) -> None:
     """Begin, or continue with, the work in this turn: what follows of it is the job's.
 
     `since` is the use so far of a turn that is under way, whose model reads of the job with its next request.
     """
-    shared, state, turn_id = session.constellation, session.state, session.turn_id
+    shared, state, turn_id = dialogue.shared, dialogue.state, dialogue.turn_id
     own = state.persona.name
-    await _answer_as(session, row.persona)
+    await _answer_as(dialogue, row.persona)
     if since is None:
         # What was changed before is none of the job's, and /rewind goes back to here.
-        await session.checkpoints.take("tool", f"before job {row.number}")
+        await checkpoints.take("tool", f"before job {row.number}")
     apart = since or UnderWay()
     terms, root = quoted.terms, state.policy.roots[0]
     holds = await shared.database.read(lambda tx: _job_holds(tx, row.id))
@@ -323,7 +331,7 @@ async def work_on(session: "Session", row: JobRow, quoted: JobQuoted, since: Und
     ]
     if since is None:
         events.append(NewEvent(ContextAdded(turn_id, message, (SOURCE,)), Actor.HUMAN, Origin.PERSON))
-    await session.recorder.record(*events)
+    await dialogue.recorder.record(*events)
     if since is None:
         add_context(state.history, message)
     else:
@@ -334,25 +342,25 @@ async def work_on(session: "Session", row: JobRow, quoted: JobQuoted, since: Und
     state.model = shared.models.resolve(row.model)[1]
 
 
-async def _answer_as(session: "Session", name: str) -> None:
+async def _answer_as(dialogue: "Dialogue", name: str) -> None:
     """Continue as the persona of a job, or as the session's own behind it; the models stay.
 
     Raises:
         OptionUnusableError: its file cannot be read.
     """
-    if name != session.state.persona.name:
+    if name != dialogue.state.persona.name:
         # Late: hardly a job is another persona's.
         from pattern_acp.session.definitions import become_named
 
-        await become_named(session, name, by="agent")
+        await become_named(dialogue, name, by="agent")
 
 
-async def leave_job(session: "Session", job: RunningJob) -> None:
+async def leave_job(dialogue: "Dialogue", job: RunningJob) -> None:
     """Have the session's own persona answer again, at the end of a turn that worked on a job."""
     try:
-        await _answer_as(session, job.persona)
+        await _answer_as(dialogue, job.persona)
     except OptionUnusableError as error:
-        session.state.notices.append(error.sentence)
+        dialogue.state.notices.append(error.sentence)
 
 
 def _job_holds(tx: Transaction, job_id: str) -> dict[Meter, store.HoldRow]:
@@ -372,13 +380,13 @@ def _told(row: JobRow, terms: JobTerms, hold: JobHold, *, resumed: bool) -> str:
     return "\n".join(lines)
 
 
-async def gets_more_time(session: "Session", turn_id: TurnId, end: TurnEnd, budget: Budget) -> bool:
+async def gets_more_time(dialogue: "Dialogue", turn_id: TurnId, end: TurnEnd, budget: Budget) -> bool:
     """Ask the user for more time where the job's is over; True when the turn continues."""
-    job = session.state.job
+    job = dialogue.state.job
     if job is None or end.failure != LIMIT_REACHED or job.hold.milliseconds is None:
         return False
     now_ms = job.used_ms + round(budget.seconds * 1000)
-    limits = session.state.settings.turn
+    limits = dialogue.state.settings.turn
     if now_ms < job.hold.milliseconds or budget.seconds >= limits.max_wall_seconds or not job.hold.milliseconds:
         return False
     step = job.hold.milliseconds
@@ -386,15 +394,17 @@ async def gets_more_time(session: "Session", turn_id: TurnId, end: TurnEnd, budg
     more = hold_text(JobHold(milliseconds=(longer.milliseconds or 0) - step))
     in_all = hold_text(JobHold(milliseconds=longer.milliseconds))
     title = f"The time of job {job.number} is over: continue?"
-    call = ToolCallView(ToolCallId(session.constellation.ids.new("call")), JOB_CALL, title, ToolKind.OTHER, {})
+    call = ToolCallView(ToolCallId(dialogue.shared.ids.new("call")), JOB_CALL, title, ToolKind.OTHER, {})
     options = (
         ApprovalOption(PermissionAnswer.ALLOW_ONCE, f"Continue, with {more} more ({in_all} in all)"),
         ApprovalOption(PermissionAnswer.REJECT_ONCE, "Stop here"),
     )
     asked = PermissionAsked(turn_id, call.call_id, title, tuple(one.answer.value for one in options))
-    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
+    await dialogue.recorder.record(
+        NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM)
+    )
     with budget.waits.waiting():
-        answer = await session.approver.ask(ApprovalRequest(call, title, options))
+        answer = await dialogue.approver.ask(ApprovalRequest(call, title, options))
     status = ToolCallStatus.COMPLETED if answer.allows else ToolCallStatus.FAILED
     said = options[0 if answer.allows else 1].name
     events = [
@@ -404,36 +414,36 @@ async def gets_more_time(session: "Session", turn_id: TurnId, end: TurnEnd, budg
     if answer.allows:
         moved = JobMoved(turn_id, job.job_id, JobStage.WORKING.value, "person", longer)
         events.append(NewEvent(moved, Actor.HUMAN, Origin.PERSON))
-    await session.recorder.record(*events)
+    await dialogue.recorder.record(*events)
     if answer.allows:
         job.hold = longer
         budget.limits = job.limiting(Limits(limits.max_model_requests, limits.max_wall_seconds))
     return answer.allows
 
 
-async def job_wants_more(session: "Session", turn_id: TurnId, tools: "TurnTools") -> bool:
+async def job_wants_more(dialogue: "Dialogue", turn_id: TurnId, tools: "TurnTools") -> bool:
     """Run the checks behind an answer; True when one failed and the model is to continue.
 
     Raises:
         DatabaseError: a check could not be recorded; the turn stops.
     """
-    job = session.state.job
+    job = dialogue.state.job
     if job is None or not job.terms.checks:
         return False
-    told = await _run_checks(session, turn_id, tools, job)
+    told = await _run_checks(dialogue, turn_id, tools, job)
     if not told or job.failed_rounds >= MOST_FAILED_ROUNDS:
         return False
-    session.state.waiting.append(Addition("check", f"Checks of job {job.number} failed", told, "check"))
+    dialogue.state.waiting.append(Addition("check", f"Checks of job {job.number} failed", told, "check"))
     moved = JobMoved(turn_id, job.job_id, JobStage.WORKING.value, "engine")
-    await session.recorder.record(NewEvent(moved, Actor.SYSTEM, Origin.AGENT))
+    await dialogue.recorder.record(NewEvent(moved, Actor.SYSTEM, Origin.AGENT))
     job.checks = ()
     return True
 
 
-async def _run_checks(session: "Session", turn_id: TurnId, tools: "TurnTools", job: RunningJob) -> str:
+async def _run_checks(dialogue: "Dialogue", turn_id: TurnId, tools: "TurnTools", job: RunningJob) -> str:
     """Settle as far as the checks: run all; what the model should read of those that failed."""
     moved = JobMoved(turn_id, job.job_id, JobStage.SETTLING.value, "engine", spent_ms=_since(job, tools.seconds))
-    await session.recorder.record(NewEvent(moved, Actor.SYSTEM, Origin.AGENT))
+    await dialogue.recorder.record(NewEvent(moved, Actor.SYSTEM, Origin.AGENT))
     tools.runner()
     results: list[JobCheck] = []
     told: list[str] = []
@@ -459,13 +469,15 @@ def _since(job: RunningJob, seconds: float) -> int:
     return spent
 
 
-async def after_work(session: "Session", turn_id: TurnId, end: TurnEnd, tools: "TurnTools") -> TurnEnd:
+async def after_work(
+    dialogue: "Dialogue", checkpoints: "Checkpoints", turn_id: TurnId, end: TurnEnd, tools: "TurnTools"
+) -> TurnEnd:
     """Settle the job behind the last answer, or say how it can continue; the end of the turn.
 
     Raises:
         DatabaseError: it could not be recorded.
     """
-    job = session.state.job
+    job = dialogue.state.job
     if job is None:
         return end
     is_over_time = job.hold.milliseconds is not None and (
@@ -478,35 +490,41 @@ async def after_work(session: "Session", turn_id: TurnId, end: TurnEnd, tools: "
         )
         return replace(end, sentence=" ".join(part for part in (end.sentence, paused) if part))
     if not job.checks:
-        await _run_checks(session, turn_id, tools, job)
+        await _run_checks(dialogue, turn_id, tools, job)
     passed = all(check.exit_code == 0 for check in job.checks)
     outcome = JobOutcome.COMPLETED if passed else JobOutcome.CHECKS_FAILED
     outcome = JobOutcome.BUDGET_EXHAUSTED if exhausted else outcome
-    settled = await _settle(session, turn_id, job, outcome, "engine", tools)
+    settled = await _settle(dialogue, checkpoints, turn_id, job, outcome, "engine", tools)
     return replace(end, sentence=markdown(as_result(end.sentence, *settled.document).document))
 
 
 async def _settle(
-    session: "Session", turn_id: TurnId, job: RunningJob, outcome: JobOutcome, by: str, tools: "TurnTools | None"
+    dialogue: "Dialogue",
+    checkpoints: "Checkpoints",
+    turn_id: TurnId,
+    job: RunningJob,
+    outcome: JobOutcome,
+    by: str,
+    tools: "TurnTools | None",
 ) -> JobView:
     """Write the receipt, release the hold and the claims; the job with its receipt."""
-    await session.checkpoints.take("tool", f"after job {job.number}")
-    await session.recorder.commit_waiting()
-    database = session.constellation.database
+    await checkpoints.take("tool", f"after job {job.number}")
+    await dialogue.recorder.commit_waiting()
+    database = dialogue.shared.database
     spent_ms = _since(job, tools.seconds) if tools is not None else 0
     settled = await database.read(partial(receipt_of, job_id=job.job_id, checks=job.checks))
     if settled.used is not None:
         used = replace(settled.used, milliseconds=settled.used.milliseconds + spent_ms)
         settled = replace(settled, used=used)
     settled = replace(settled, turn_id=turn_id, outcome=outcome.value, by=by, spent_ms=spent_ms)
-    claimed, now_ms = claims_of(session.state.policy.roots[0], job.terms), session.constellation.clock.now_ms()
+    claimed, now_ms = claims_of(dialogue.state.policy.roots[0], job.terms), dialogue.shared.clock.now_ms()
 
     def release(tx: Transaction) -> None:
         for target in claimed:
-            release_claims(tx, session.session_id, target.path, now_ms=now_ms)
+            release_claims(tx, dialogue.session_id, target.path, now_ms=now_ms)
 
-    await session.recorder.record(NewEvent(settled, Actor.SYSTEM, Origin.AGENT), behind=release)
-    return await _show(session, job.number)
+    await dialogue.recorder.record(NewEvent(settled, Actor.SYSTEM, Origin.AGENT), behind=release)
+    return await _show(dialogue, job.number)
 
 
 class _Agreed(Struct, frozen=True):
@@ -574,12 +592,12 @@ async def _resume(session: "Session", row: JobRow) -> Result | TurnEnd | None:
     quoted = await session.constellation.database.read(lambda tx: store.quoted_of(tx, row))
     match row.state:
         case JobStage.AGREED | JobStage.WORKING:
-            await work_on(session, row, quoted)
+            await work_on(session.dialogue, session.checkpoints, row, quoted)
             return None
         case JobStage.SETTLING:
             return await _settle_again(session, row, quoted)
         case JobStage.QUOTED:
-            return await _offer(session, quoted.terms, row)
+            return await _offer(session.dialogue, session.checkpoints, quoted.terms, row)
         case _:
             raise JobMoveError(row.number, row.state, JobStage.WORKING)
 
@@ -590,31 +608,33 @@ async def _settle_again(session: "Session", row: JobRow, quoted: JobQuoted) -> T
     from pattern_acp.session.turn_tools import own_tools
 
     turn_id = session.turn_id
-    job = session.state.job = _idle(session, row, quoted)
+    job = session.state.job = _idle(session.state, row, quoted)
     tools = own_tools(session, turn_id)
     return (
-        await after_work(session, turn_id, TurnEnd(StopReason.END_TURN), tools) if job else TurnEnd(StopReason.END_TURN)
+        await after_work(session.dialogue, session.checkpoints, turn_id, TurnEnd(StopReason.END_TURN), tools)
+        if job
+        else TurnEnd(StopReason.END_TURN)
     )
 
 
-def _idle(session: "Session", row: JobRow, quoted: JobQuoted) -> RunningJob:
+def _idle(state: "SessionState", row: JobRow, quoted: JobQuoted) -> RunningJob:
     limits = SubagentLimits(job=row.number)
-    return RunningJob(
-        row.id, row.number, quoted.terms, JobHold(), Spent(), 0, limits, session.state.model, session.state.persona.name
-    )
+    return RunningJob(row.id, row.number, quoted.terms, JobHold(), Spent(), 0, limits, state.model, state.persona.name)
 
 
-async def _stop(session: "Session", row: JobRow) -> Result:
+async def _stop(dialogue: "Dialogue", checkpoints: "Checkpoints", row: JobRow) -> Result:
     """End a job with what exists, without its checks."""
-    turn_id = session.turn_id
-    quoted = await session.constellation.database.read(lambda tx: store.quoted_of(tx, row))
+    turn_id = dialogue.turn_id
+    quoted = await dialogue.shared.database.read(lambda tx: store.quoted_of(tx, row))
     if row.state is JobStage.QUOTED:
         settled = JobSettled(turn_id, row.id, JobOutcome.DECLINED.value, "person")
-        await session.recorder.record(NewEvent(settled, Actor.HUMAN, Origin.PERSON))
-        return await _show(session, row.number)
+        await dialogue.recorder.record(NewEvent(settled, Actor.HUMAN, Origin.PERSON))
+        return await _show(dialogue, row.number)
     if row.state.is_over:
         raise JobMoveError(row.number, row.state, JobOutcome.STOPPED.value)
     if row.state is JobStage.WORKING:
         moved = JobMoved(turn_id, row.id, JobStage.SETTLING.value, "person")
-        await session.recorder.record(NewEvent(moved, Actor.HUMAN, Origin.PERSON))
-    return await _settle(session, turn_id, _idle(session, row, quoted), JobOutcome.STOPPED, "person", None)
+        await dialogue.recorder.record(NewEvent(moved, Actor.HUMAN, Origin.PERSON))
+    return await _settle(
+        dialogue, checkpoints, turn_id, _idle(dialogue.state, row, quoted), JobOutcome.STOPPED, "person", None
+    )

@@ -502,7 +502,7 @@ class BudgetQuestion(Struct, frozen=True):
         used = has_used(reached.limit, reached.spent)
         title = f"A budget is used up: continue? {NAMES[reached.scope].capitalize()} {used}"
         call = ToolCallView(call_id, BUDGET_CALL, title, ToolKind.OTHER, {"scope": reached.scope})
-        question = recorded_question(session.approver, session.recorder, self.turn_id, call, reached.sentence, options)
+        question = recorded_question(session.dialogue, self.turn_id, call, reached.sentence, options)
         async with question as asked:
             with self.waits.waiting() if self.waits is not None else nullcontext():
                 return await asked.put()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pattern_acp.config.settings import LspSettings
     from pattern_acp.lsp.model import CodeLocation, FileEdits, Introduced, NewError, Span
     from pattern_acp.lsp.servers import LanguageServers
+    from pattern_acp.session.ports import Dialogue, ExtendedDialogue
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import FolderTrust, SessionState
 
@@ -62,19 +63,23 @@ def checks_in_force(state: "SessionState", trust: "FolderTrust") -> tuple[CheckS
 
 
 def checks_of(
-    session: "Session", permissions: PermissionChecker, context: ToolContext, recorder: TurnRecorder | None = None
+    dialogue: "ExtendedDialogue",
+    checkpoints: "Checkpoints",
+    permissions: PermissionChecker,
+    context: ToolContext,
+    recorder: TurnRecorder | None = None,
 ) -> ConfiguredChecks:
     """The checks of one turn; `recorder` is where they are recorded, the session's own unless one is passed."""
-    shared, recorder = session.constellation, recorder or session.recorder
+    shared, recorder = dialogue.shared, recorder or dialogue.recorder
 
     async def confirm() -> tuple[CheckSettings, ...]:
-        if session.trust.in_force.checks:
-            await confirm_trust(session)
-        return checks_in_force(session.state, session.trust)
+        if dialogue.trust.in_force.checks:
+            await confirm_trust(dialogue)
+        return checks_in_force(dialogue.state, dialogue.trust)
 
-    found = checks_in_force(session.state, session.trust)
+    found = checks_in_force(dialogue.state, dialogue.trust)
     # A check may format what was edited; that belongs to the turn's changes.
-    terminal = WatchedTerminal(context.terminal, session.checkpoints, context.turn_id)
+    terminal = WatchedTerminal(context.terminal, checkpoints, context.turn_id)
     context = replace(context, terminal=terminal)
     return ConfiguredChecks(found, context, permissions, recorder, clock=shared.clock, ids=shared.ids, confirm=confirm)
 
@@ -181,7 +186,7 @@ class ChecksAndDiagnostics:
                 continue
         found = await servers.introduced(texts)
         self._session.state.notices.extend(servers.started.take_notices())
-        return await _tell(self._session, self._recorder, turn_id, found, "Since the last edits")
+        return await _tell(self._session.dialogue, self._recorder, turn_id, found, "Since the last edits")
 
 
 async def diagnostics_want_more(session: "Session", turn_id: TurnId) -> bool:
@@ -194,23 +199,23 @@ async def diagnostics_want_more(session: "Session", turn_id: TurnId) -> bool:
         return False
     found = await session.languages.later()
     title = "Language servers found errors in what was edited"
-    text = await _tell(session, session.recorder, turn_id, found, title)
+    text = await _tell(session.dialogue, session.recorder, turn_id, found, title)
     if found.errors:
         session.state.waiting.append(Addition("diagnostics", title, text, "language server"))
     return bool(found.errors)
 
 
-async def _tell(session: "Session", recorder: TurnRecorder, turn_id: TurnId, found: "Introduced", when: str) -> str:
+async def _tell(dialogue: "Dialogue", recorder: TurnRecorder, turn_id: TurnId, found: "Introduced", when: str) -> str:
     """The errors for the model, recorded and shown to the user; empty when there are none."""
     if not found.errors:
         return ""
-    cwd = session.state.cwd
+    cwd = dialogue.state.cwd
     lines = [_line(error, cwd) for error in found.errors[:MOST_ERRORS]]
     if len(found.errors) > MOST_ERRORS:
         lines.append(f"and {len(found.errors) - MOST_ERRORS:,} more")
     counted = plural(len(found.errors), "new error")
     text = "\n".join([f"{when}, {counted} by the language server:", *lines])
-    call_id = ToolCallId(session.constellation.ids.new("call"))
+    call_id = ToolCallId(dialogue.shared.ids.new("call"))
     locations = tuple(dict.fromkeys(Location(error.path, error.line) for error in found.errors[:MOST_ERRORS]))
     view = ToolCallView(call_id, DIAGNOSTICS_CALL, counted[0].upper() + counted[1:], ToolKind.OTHER, {}, locations)
     finished = ToolCallFinished(

@@ -68,9 +68,9 @@ async def run_status(session: "Session") -> Result:
 
     state, shared = session.state, session.constellation
     await refresh_grants(shared, state)
-    await reread_trust(session)
+    await reread_trust(session.dialogue)
     isolation = Isolation(state.settings.memory.isolation)
-    stable = stable_part(session)
+    stable = stable_part(session.dialogue)
     tools = canonical_json(
         [{"name": t.name, "description": t.description, "schema": t.input_schema} for t in stable.tools]
     )
@@ -144,7 +144,7 @@ async def run_model(session: "Session", argument: str) -> Result:
         # Late, as all that only some commands need.
         from pattern_acp.session.context_usage import show_context
 
-        await show_context(session)
+        await show_context(session.dialogue)
         return as_result(f"The model is now `{session.state.model.qualified}`.")
     current = session.state.model.qualified
     names = sorted({info.qualified for info in session.constellation.models.available()} | {current})

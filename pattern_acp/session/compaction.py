@@ -107,7 +107,7 @@ def choose_for(
 
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Dialogue, ExtendedDialogue
     from pattern_acp.session.state import SessionState
 
 
@@ -139,7 +139,7 @@ class Summary(Struct, frozen=True):
 
 
 async def write_summary(
-    session: "Session",
+    dialogue: "Dialogue",
     turn_id: TurnId,
     model: ModelInUse,
     wanted: CompactionRequest,
@@ -150,19 +150,19 @@ async def write_summary(
     """Have the model sum up what leaves. Never fails for what the provider does: then there is a problem to tell."""
     messages = [message for unit in choice.removed for message in unit.messages]
     output = summary_tokens(wanted.limits.usable)
-    ratio = session.state.window.calibration.known().get(model.info.name, 1.0)
+    ratio = dialogue.state.window.calibration.known().get(model.info.name, 1.0)
     per_token = weight_per_token(model.info.name) / ratio
-    system = system_in_window(session.state.system, model.info.context_window)
+    system = system_in_window(dialogue.state.system, model.info.context_window)
     weight = wanted.limits.usable * per_token - text_weight(system)
     room = int(weight / USUAL_WEIGHT * TRANSCRIPT_SHARE) - 2_000
     task = SummaryTask(system, model.info, messages, max(room, 1_000), output, wish)
     request = summary_request(task)
-    asked = session.state.window.calibration.tokens(model.info.name, request_tokens(request))
+    asked = dialogue.state.window.calibration.tokens(model.info.name, request_tokens(request))
     if asked + output > wanted.limits.window:
         return Summary(problem="the model's window has no space to write one")
     digest, size = RequestDigests().of(request)
     requested = ModelRequested(turn_id, 0, model.provider.name, request.model, digest, len(request.messages), size)
-    await session.recorder.record(NewEvent(requested, Actor.SYSTEM))
+    await dialogue.recorder.record(NewEvent(requested, Actor.SYSTEM))
     assembly = MessageAssembly(MessageId("msg_summary"), model.info.qualified)
     problem = f"the model took longer than {SUMMARY_SECONDS:.0f} seconds"
     try:
@@ -179,7 +179,7 @@ async def write_summary(
     except anyio.get_cancelled_exc_class():
         cut = _counted(_judged(assembly, "it was cancelled"), assembly, model, asked, has_begun=not assembly.is_waiting)
         with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
-            await session.recorder.record(*usage_events(turn_id, cut, model, spend, wanted.tokens))
+            await dialogue.recorder.record(*usage_events(turn_id, cut, model, spend, wanted.tokens))
         raise
     written = _judged(assembly, problem)
     has_begun = assembly.is_untold or bool(written.problem and assembly.written_bytes)
@@ -222,7 +222,6 @@ def _judged(assembly: MessageAssembly, problem: str) -> Summary:
 
 if TYPE_CHECKING:
     from pattern_acp.session.budgets import BudgetGate
-    from pattern_acp.session.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -251,7 +250,12 @@ class _Known(Struct, frozen=True):
 
 
 async def compact(
-    session: "Session", turn_id: TurnId, model: ModelInUse, wanted: CompactionRequest, spend: Spend, gate: "BudgetGate"
+    dialogue: "ExtendedDialogue",
+    turn_id: TurnId,
+    model: ModelInUse,
+    wanted: CompactionRequest,
+    spend: Spend,
+    gate: "BudgetGate",
 ) -> Outcome | None:
     """Make space in the conversation; None when too little would be gained, or a hook does not want it.
 
@@ -260,37 +264,37 @@ async def compact(
     Raises:
         DatabaseError: it could not be recorded, and was not done.
     """
-    known = await _known(session)
+    known = await _known(dialogue)
 
     def tokens_of(messages: Sequence[Message]) -> int:
         estimate = messages_tokens(messages, model.info.name)
-        return session.state.window.calibration.tokens(model.info.name, estimate)
+        return dialogue.state.window.calibration.tokens(model.info.name, estimate)
 
-    choice = choose_for(session.state.history, known.rules, wanted, tokens_of)
+    choice = choose_for(dialogue.state.history, known.rules, wanted, tokens_of)
     if wanted.trigger == "person" and not _gains(choice, known, tokens_of):
         return None
     is_needed = wanted.tokens > wanted.limits.usable or wanted.trigger != "threshold"
     if not choice.freed or (not is_needed and choice.freed < wanted.limits.usable // LEAST_GAIN):
         return None
-    wish = await _ask_hooks(session, turn_id, wanted, may_refuse=wanted.tokens <= wanted.limits.usable)
+    wish = await _ask_hooks(dialogue, turn_id, wanted, may_refuse=wanted.tokens <= wanted.limits.usable)
     if wish is None:
         return None
-    call_id = ToolCallId(session.constellation.ids.new("call"))
+    call_id = ToolCallId(dialogue.shared.ids.new("call"))
     title = f"Compact the conversation: about {wanted.tokens:,} of {wanted.limits.usable:,} tokens are used"
     view = ToolCallView(call_id, COMPACT_CALL, title, ToolKind.OTHER, {"strategy": wanted.strategy})
-    await session.recorder.record(NewEvent(ToolCallStarted(turn_id, view), Actor.SYSTEM, Origin.AGENT))
+    await dialogue.recorder.record(NewEvent(ToolCallStarted(turn_id, view), Actor.SYSTEM, Origin.AGENT))
     try:
         written = Summary()
         if wanted.strategy == "summarise" and choice.removed:
             if not await gate.has_room(model.info, wanted.tokens, summary_tokens(wanted.limits.usable)):
                 written = Summary(problem="a budget has no space for one")
             else:
-                written = await write_summary(session, turn_id, model, wanted, choice, wish, spend)
-        return await _record(session, turn_id, call_id, _Plan(wanted, choice, known, written, model), spend)
+                written = await write_summary(dialogue, turn_id, model, wanted, choice, wish, spend)
+        return await _record(dialogue, turn_id, call_id, _Plan(wanted, choice, known, written, model), spend)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
             text = "Cancelled; the conversation is as it was."
-            await session.recorder.record(_ended(turn_id, call_id, text, failed=True))
+            await dialogue.recorder.record(_ended(turn_id, call_id, text, failed=True))
         raise
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(RECORD_SECONDS):
@@ -309,9 +313,9 @@ def _gap(choice: CompactionPlan, known: _Known) -> str:
     return compaction.gap_text(gone, compaction.open_steps(known.plan))
 
 
-async def _known(session: "Session") -> _Known:
-    await session.recorder.commit_waiting()
-    stream = await session.constellation.database.read(lambda tx: read_history(tx, session.session_id))
+async def _known(dialogue: "Dialogue") -> _Known:
+    await dialogue.recorder.commit_waiting()
+    stream = await dialogue.shared.database.read(lambda tx: read_history(tx, dialogue.session_id))
     events = [item.event for item in active_events(stream)]
     prompts = frozenset(e.message.message_id for e in events if isinstance(e, TurnStarted) and not e.command)
     plan = next((event.plan for event in reversed(events) if isinstance(event, PlanUpdated)), None)
@@ -333,14 +337,16 @@ def pinned_of(events: Sequence[MessagePinned]) -> frozenset[MessageId]:
     return frozenset(pinned)
 
 
-async def _ask_hooks(session: "Session", turn_id: TurnId, wanted: CompactionRequest, *, may_refuse: bool) -> str | None:
+async def _ask_hooks(
+    dialogue: "ExtendedDialogue", turn_id: TurnId, wanted: CompactionRequest, *, may_refuse: bool
+) -> str | None:
     """Instructions for the summary, from the user and hooks; None when a hook refuses."""
     trigger = "manual" if wanted.trigger == "person" else "auto"
     told = {"trigger": trigger, "custom_instructions": wanted.wish}
-    opinion = await run_event(session, turn_id, "PreCompact", told, subject=trigger)
+    opinion = await run_event(dialogue, turn_id, "PreCompact", told, subject=trigger)
     if opinion.verdict is HookVerdict.DENY and may_refuse:
         logger.info("a hook did not want the conversation compacted")
-        session.state.notices.append(f"A hook did not want the conversation compacted: {opinion.reason}")
+        dialogue.state.notices.append(f"A hook did not want the conversation compacted: {opinion.reason}")
         return None
     return "\n".join(part for part in (wanted.wish, *opinion.contexts) if part)
 
@@ -353,10 +359,10 @@ class _Plan(Struct, frozen=True):
     model: ModelInUse
 
 
-async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan: _Plan, spend: Spend) -> Outcome:
+async def _record(dialogue: "Dialogue", turn_id: TurnId, call_id: ToolCallId, plan: _Plan, spend: Spend) -> Outcome:
     wanted, choice, written = plan.wanted, plan.choice, plan.written
-    text, strategy, problem = _words(plan, _own_words(session.state, plan))
-    after = max(wanted.tokens - choice.freed + (_tokens(session.state, plan, text) if text else 0), 0)
+    text, strategy, problem = _words(plan, _own_words(dialogue.state, plan))
+    after = max(wanted.tokens - choice.freed + (_tokens(dialogue.state, plan, text) if text else 0), 0)
     event = ContextCompacted(
         turn_id,
         strategy,
@@ -372,13 +378,13 @@ async def _record(session: "Session", turn_id: TurnId, call_id: ToolCallId, plan
     events = [NewEvent(event, Actor.SYSTEM, Origin.AGENT)]
     events += usage_events(turn_id, written, plan.model, spend, after)
     events.append(_ended(turn_id, call_id, told(event, problem)))
-    await session.recorder.record(*events)
-    session.state.history[:] = compaction.compacted(session.state.history, event)
-    session.state.window.breaks.expect("compaction")
-    session.state.window.has_left_out = True
+    await dialogue.recorder.record(*events)
+    dialogue.state.history[:] = compaction.compacted(dialogue.state.history, event)
+    dialogue.state.window.breaks.expect("compaction")
+    dialogue.state.window.has_left_out = True
     logger.info("Compacted by %s: %d tokens became about %d.", strategy, wanted.tokens, after)
     if problem:
-        session.state.notices.append(f"The conversation was shortened without a summary, since {problem}.")
+        dialogue.state.notices.append(f"The conversation was shortened without a summary, since {problem}.")
     return Outcome(event, problem)
 
 

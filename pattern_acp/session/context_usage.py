@@ -32,14 +32,15 @@ if TYPE_CHECKING:
     from pattern_acp.commands.usage import Budgets, SessionUsage
     from pattern_acp.domain.clock import SessionId
     from pattern_acp.session.constellation import Constellation
+    from pattern_acp.session.ports import Dialogue, ExtendedDialogue
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState
 
 
-def stable_part(session: "Session") -> Stable:
+def stable_part(dialogue: "ExtendedDialogue") -> Stable:
     """System prompt and tools, the cached prefix of every request."""
-    state = session.state
-    tools = offered_tools(session)
+    state = dialogue.state
+    tools = offered_tools(dialogue)
     if state.window.offered_specs[0] is not tools:
         state.window.offered_specs = tools, tuple(tool.spec for tool in tools)
     return Stable(
@@ -47,12 +48,12 @@ def stable_part(session: "Session") -> Stable:
     )
 
 
-def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[Tool, ...]:
+def offered_tools(dialogue: "ExtendedDialogue", model: ModelInfo | None = None) -> tuple[Tool, ...]:
     """The tools that a model, the session's own unless one is passed, has in this mode; those of MCP servers last."""
-    state, plan = session.state, session.state.policy.mode is Mode.PLAN
-    more = (*skill_tools(session.state, mode_is_plan=plan), *session.mcp.toolbox.offered(mode_is_plan=plan))
-    is_elsewhere = session.constellation.elsewhere is not None
-    has_code = is_elsewhere or code_of(session.constellation, session.state) is not None
+    state, plan = dialogue.state, dialogue.state.policy.mode is Mode.PLAN
+    more = (*skill_tools(dialogue.state, mode_is_plan=plan), *dialogue.mcp.toolbox.offered(mode_is_plan=plan))
+    is_elsewhere = dialogue.shared.elsewhere is not None
+    has_code = is_elsewhere or code_of(dialogue.shared, dialogue.state) is not None
     depends_on = (
         plan,
         model or state.model,
@@ -73,10 +74,10 @@ def offered_tools(session: "Session", model: ModelInfo | None = None) -> tuple[T
             left_out = (*left_out, TASK_TOOL)
         if state.has_past is False:
             left_out = (*left_out, PAST_TOOL)
-        own = offered(session.constellation.tools, mode_is_plan=plan, left_out=left_out)
+        own = offered(dialogue.shared.tools, mode_is_plan=plan, left_out=left_out)
         named = named_tools(tuple(one for one in state.persona.tools if "*" not in one), (PLAN_TOOL,))
         had = one_for_plans(tools_of_persona(state.persona, (*own, *more)), model or state.model, named)
-        state.window.offered = depends_on, with_room(session.state, had)
+        state.window.offered = depends_on, with_room(dialogue.state, had)
     return state.window.offered[1]
 
 
@@ -90,25 +91,25 @@ PAST_TOOL = "session_search"
 """Name of the tool that a session is not offered when there was none before it."""
 
 
-async def show_context(session: "Session") -> None:
+async def show_context(dialogue: "ExtendedDialogue") -> None:
     """Tell how full the context of the session's model is by our estimate."""
-    state = session.state
-    used = context_tokens(session, state.model)
-    await session.view.show(ContextChanged(used, state.model.context_window, state.cost))
+    state = dialogue.state
+    used = context_tokens(dialogue, state.model)
+    await dialogue.view.show(ContextChanged(used, state.model.context_window, state.cost))
 
 
-def context_tokens(session: "Session", model: ModelInfo) -> int:
+def context_tokens(dialogue: "ExtendedDialogue", model: ModelInfo) -> int:
     """About how many tokens a request of the conversation as it is would have; memory that changed is not in it."""
     request = build_request(
-        session_id=session.session_id,
-        stable=stable_part(session),
+        session_id=dialogue.session_id,
+        stable=stable_part(dialogue),
         model=model,
         thought_level=ThoughtLevel.AUTO,
-        history=session.state.history,
+        history=dialogue.state.history,
         memory=(),
-        max_output_tokens=session.state.settings.turn.max_output_tokens,
+        max_output_tokens=dialogue.state.settings.turn.max_output_tokens,
     )
-    return session.state.window.calibration.tokens(model.name, request_tokens(request))
+    return dialogue.state.window.calibration.tokens(model.name, request_tokens(request))
 
 
 def is_outdated(events: Sequence[Event]) -> bool:
@@ -136,7 +137,7 @@ def tool_form_of(events: Iterable[Event]) -> ToolForm:
 async def run_tools(session: "Session", argument: str) -> Result:
     """Show the tools and how they are called, or choose it."""
     if not argument:
-        names = ", ".join(f"`{tool.name}`" for tool in stable_part(session).tools)
+        names = ", ".join(f"`{tool.name}`" for tool in stable_part(session.dialogue).tools)
         about = _about(session.constellation, session.state)
         return as_result(about, names, "Choose with `/tools native`, `/tools text` or `/tools auto`.")
     try:
@@ -180,7 +181,7 @@ async def run_budget(session: "Session", argument: str) -> Result:
     from pattern_acp.commands.usage import BudgetSet
 
     if not argument:
-        return await _budgets(session)
+        return await _budgets(session.dialogue)
     name, amount = first_word(argument)
     words: dict[str, BudgetScope] = {scope: scope for scope in SCOPES}
     scope = words.get(name.lower())
@@ -193,14 +194,14 @@ async def run_budget(session: "Session", argument: str) -> Result:
     return BudgetSet(scope, f"{allowance}", elsewhere=scope != "session")
 
 
-async def _budgets(session: "Session") -> "Budgets":
+async def _budgets(dialogue: "Dialogue") -> "Budgets":
     from pattern_acp.commands.usage import BudgetRow, Budgets
 
-    spent = await spent_now(session.constellation, session.session_id, session.turn_id)
+    spent = await spent_now(dialogue.shared, dialogue.session_id, dialogue.turn_id)
     used: dict[BudgetScope, tuple[int, int] | tuple[()]] = {
         "session": (spent.session.micro_units, spent.session.tokens),
         "day": (spent.since.micro_units, spent.since.tokens),
         "turn": (),
     }
-    rows = (BudgetRow(scope, f"{limit_of(session.state, scope)}", *counts) for scope, counts in used.items())
+    rows = (BudgetRow(scope, f"{limit_of(dialogue.state, scope)}", *counts) for scope, counts in used.items())
     return Budgets(tuple(rows), FORM)

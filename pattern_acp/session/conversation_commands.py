@@ -77,12 +77,12 @@ async def run_clear(session: "Session") -> Result:
     count = len(session.state.history)
     cleared = HistoryCleared(session.turn_id)
     await session.recorder.record(NewEvent(cleared, Actor.HUMAN, Origin.PERSON))
-    await reload_history(session)
+    await reload_history(session.dialogue)
     # What the model does not know any more it must read again before it edits.
     session.state.fingerprints.clear()
     session.state.window.has_left_out = True
     session.state.window.breaks.expect("cleared")
-    await show_context(session)
+    await show_context(session.dialogue)
     return as_result(
         "---\n\n**The model's context was cleared here.** "
         f"The model does not see {plural(count, 'message')} above this line. "
@@ -312,7 +312,7 @@ async def run_compact(session: "Session", instructions: str) -> Result:
     turn_id = session.turn_id
     gate = BudgetGate(session, turn_id, None)
     model = ModelInUse(shared.models.with_fallback(provider, info, tokens_in(session.state), gate.refusal), info)
-    tokens = context_tokens(session, info)
+    tokens = context_tokens(session.dialogue, info)
     wanted = CompactionRequest(
         "person", strategy_of(session.state, model), tokens, 0, session_limits(session.state, model), instructions
     )
@@ -322,14 +322,14 @@ async def run_compact(session: "Session", instructions: str) -> Result:
         state.cost = state.cost if cost is None else Cost(before + cost.micro_units, cost.currency)
         return state.cost
 
-    outcome = await compact(session, turn_id, model, wanted, spend, gate)
+    outcome = await compact(session.dialogue, turn_id, model, wanted, spend, gate)
     if outcome is None:
         return as_result(
             "There is nothing to compact: what could leave the conversation is no longer than a note that it is gone."
         )
     # What the model does not know any more it must read again before it edits.
     state.fingerprints.clear()
-    await show_context(session)
+    await show_context(session.dialogue)
     short = told(outcome.event, outcome.problem).partition(" In their place the model reads:")[0]
     return as_result(f"The conversation is compacted. {short}")
 

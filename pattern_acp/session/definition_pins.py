@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pattern_acp.db.connection import Database, Transaction
     from pattern_acp.mcp_servers.server import Server
     from pattern_acp.session.constellation import Constellation
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Dialogue, ExtendedDialogue
     from pattern_acp.session.state import SessionState
 
 
@@ -207,7 +207,7 @@ def _read_all(written: Mapping[str, Written], cwd: str) -> tuple[SourceToKeep, .
     return tuple(ready)
 
 
-async def take_definitions(session: "Session") -> tuple[DefinitionChange, ...]:
+async def take_definitions(dialogue: "ExtendedDialogue") -> tuple[DefinitionChange, ...]:
     """Decide which skills and commands are in force now, and record what of today's the session takes.
 
     Returns how today's differ from what the session had; of those that count, it has today's from now on.
@@ -215,7 +215,7 @@ async def take_definitions(session: "Session") -> tuple[DefinitionChange, ...]:
     Raises:
         DatabaseError: it could not be recorded.
     """
-    state, trust = session.state, session.trust
+    state, trust = dialogue.state, dialogue.trust
     follow, today = state.settings.definitions.follow, trust.today
     now = pins_of(today)
     if now == tuple(pin for pin in state.pins if kind_of(pin) in WRITTEN):
@@ -224,12 +224,12 @@ async def take_definitions(session: "Session") -> tuple[DefinitionChange, ...]:
     gone_or_changed = {pin.identity for pin in state.pins} - {pin.identity for pin in now}
     wanted = tuple(gone_or_changed - set(state.sources))
     if wanted:
-        state.sources |= await session.constellation.database.read(lambda tx: read_sources(tx, wanted))
+        state.sources |= await dialogue.shared.database.read(lambda tx: read_sources(tx, wanted))
     trust.definitions, changes = in_force(
-        state.pins, today, follow, lambda pin: kept_of(session.state, pin), granted=trust.granted
+        state.pins, today, follow, lambda pin: kept_of(dialogue.state, pin), granted=trust.granted
     )
     if any(change.counts for change in changes) and not state.is_read:
-        await record_pins(session, trust.definitions)
+        await record_pins(dialogue, trust.definitions)
     return changes
 
 
@@ -240,7 +240,7 @@ def kept_of(state: "SessionState", pin: PinnedDefinition) -> Written | None:
 
 
 async def record_pins(
-    session: "Session",
+    dialogue: "ExtendedDialogue",
     definitions: Definitions,
     *,
     others: Sequence[PinnedDefinition] | None = None,
@@ -253,15 +253,15 @@ async def record_pins(
     Raises:
         DatabaseError: it could not be recorded.
     """
-    state = session.state
+    state = dialogue.state
     # At once: subagents that start side by side record theirs side by side.
     state.pins = (*pins_of(definitions), *(other_pins(state.pins) if others is None else others))
-    more = await sources_to_keep(session.constellation.database, definitions, state.cwd, sources)
+    more = await sources_to_keep(dialogue.shared.database, definitions, state.cwd, sources)
     # Only now: the event that is recorded last has all of them.
     event = InstructionsCompiled(
         state.system, state.persona.identity, state.instructions, state.pins, state.persona.recorded_symbol
     )
-    await session.recorder.record(NewEvent(event, Actor.SYSTEM, Origin.WORKSPACE), behind=keeping(more))
+    await dialogue.recorder.record(NewEvent(event, Actor.SYSTEM, Origin.WORKSPACE), behind=keeping(more))
 
 
 def keeping(sources: Sequence[SourceToKeep]) -> "Callable[[Transaction], None]":
@@ -353,24 +353,24 @@ def tools_in(source: DefinitionSource) -> tuple[RemoteTool, ...]:
     return tuple(tools)
 
 
-def offer_kept_tools(session: "Session") -> None:
+def offer_kept_tools(dialogue: "ExtendedDialogue") -> None:
     """Have a session that is opened again offer the tools of servers that it had."""
-    if session.state.settings.definitions.follow == "adopt":
+    if dialogue.state.settings.definitions.follow == "adopt":
         return
-    for pin in session.state.pins:
-        kept = source_under(pin, session.state.sources) if kind_of(pin) == MCP else None
+    for pin in dialogue.state.pins:
+        kept = source_under(pin, dialogue.state.sources) if kind_of(pin) == MCP else None
         if kept is not None:
-            session.mcp.toolbox.kept[name_of(pin)] = tools_in(kept)
+            dialogue.mcp.toolbox.kept[name_of(pin)] = tools_in(kept)
 
 
-async def used_today(session: "Session") -> dict[str, UsedDefinition]:
+async def used_today(dialogue: "ExtendedDialogue") -> dict[str, UsedDefinition]:
     """Those that the session has, as they are today, and the tool sets of the servers that answer now; by symbol."""
-    found = [tools_of(server) for server in session.mcp.servers.ready]
-    files = [pin for pin in session.state.pins if kind_of(pin) in {SUBAGENT, TEMPLATE}]
+    found = [tools_of(server) for server in dialogue.mcp.servers.ready]
+    files = [pin for pin in dialogue.state.pins if kind_of(pin) in {SUBAGENT, TEMPLATE}]
     if files:
-        found += await anyio.to_thread.run_sync(_read, files, session.constellation)
-    if (groups := session.trust.today.groups) is not None:
-        names = {name_of(pin) for pin in session.state.pins if kind_of(pin) == GROUP}
+        found += await anyio.to_thread.run_sync(_read, files, dialogue.shared)
+    if (groups := dialogue.trust.today.groups) is not None:
+        names = {name_of(pin) for pin in dialogue.state.pins if kind_of(pin) == GROUP}
         found += [UsedDefinition(each.source, TrustTier.PROJECT) for each in groups.usable if each.name in names]
     return {each.source.symbol: each for each in found if each.source.files}
 
@@ -400,7 +400,9 @@ def memory_template(name: str, folder: "Path | None") -> UsedDefinition:
     )
 
 
-async def use_definition(session: "Session", found: UsedDefinition, *, agreed: bool = False) -> DefinitionSource:
+async def use_definition(
+    dialogue: "ExtendedDialogue", found: UsedDefinition, *, agreed: bool = False
+) -> DefinitionSource:
     """The definition that the session uses instead of today's, which it records and keeps if it is its first use.
 
     What the user has `agreed` to as it is now counts at once, unless the session is to have what it had.
@@ -408,38 +410,38 @@ async def use_definition(session: "Session", found: UsedDefinition, *, agreed: b
     Raises:
         DatabaseError: it could not be read or recorded.
     """
-    pins, pin = session.state.pins, found.pin
+    pins, pin = dialogue.state.pins, found.pin
     known = next((each for each in pins if each.symbol == pin.symbol), None)
-    takes = agreed and session.state.settings.definitions.follow != "keep"
+    takes = agreed and dialogue.state.settings.definitions.follow != "keep"
     if known is None or (takes and known.identity != pin.identity):
         others = (*(each for each in other_pins(pins) if each.symbol != pin.symbol), pin)
-        await record_pins(session, session.trust.definitions, others=others, sources=[(found.source,)])
+        await record_pins(dialogue, dialogue.trust.definitions, others=others, sources=[(found.source,)])
         return found.source
-    kept = None if known.identity == pin.identity else await kept_source(session, known)
+    kept = None if known.identity == pin.identity else await kept_source(dialogue, known)
     return kept or found.source
 
 
-async def template_in_use(session: "Session", name: str) -> Template | None:
+async def template_in_use(dialogue: "ExtendedDialogue", name: str) -> Template | None:
     """The template that the session makes blocks of under this name; None where there is no file of it.
 
     Raises:
         ConfigError: it cannot be used.
         DatabaseError: it could not be read or recorded.
     """
-    found = await anyio.to_thread.run_sync(memory_template, name, session.constellation.template_folder)
-    source = await use_definition(session, found) if found.source.files else found.source
+    found = await anyio.to_thread.run_sync(memory_template, name, dialogue.shared.template_folder)
+    source = await use_definition(dialogue, found) if found.source.files else found.source
     return next((template_of(content, file) for file, content in source.files.items()), None)
 
 
-async def kept_source(session: "Session", pin: PinnedDefinition) -> DefinitionSource | None:
+async def kept_source(dialogue: "Dialogue", pin: PinnedDefinition) -> DefinitionSource | None:
     """The stored source of one of these definitions; None when it was forgotten, or is that of another.
 
     Raises:
         DatabaseError: it could not be read.
     """
-    sources = session.state.sources
+    sources = dialogue.state.sources
     if pin.identity not in sources:
-        sources |= await session.constellation.database.read(lambda tx: read_sources(tx, (pin.identity,)))
+        sources |= await dialogue.shared.database.read(lambda tx: read_sources(tx, (pin.identity,)))
     return source_under(pin, sources)
 
 
@@ -450,17 +452,21 @@ def source_under(pin: PinnedDefinition, sources: Mapping[str, KeptSource]) -> De
     return own if own is not None and own.files else None
 
 
-async def follow_used(session: "Session") -> tuple[Drift, ...]:
+async def follow_used(dialogue: "ExtendedDialogue") -> tuple[Drift, ...]:
     """Record the tool sets that the session did not have, and return how today's definitions differ from what it has.
 
     Raises:
         DatabaseError: they could not be read or recorded.
     """
-    state, servers = session.state, session.mcp.servers.servers
+    state, servers = dialogue.state, dialogue.mcp.servers.servers
     pins = {pin.symbol: pin for pin in other_pins(state.pins)}
     if not pins and not servers:
         return ()
-    today, follow, kept = await used_today(session), state.settings.definitions.follow, session.mcp.toolbox.kept
+    today, follow, kept = (
+        await used_today(dialogue),
+        state.settings.definitions.follow,
+        dialogue.mcp.toolbox.kept,
+    )
     named = {f"{MCP}/{server.name}" for server in servers}
     fresh = {symbol: each.pin for symbol, each in today.items() if symbol not in pins}
     gone = [pin for symbol, pin in pins.items() if kind_of(pin) == MCP and symbol not in named]
@@ -478,7 +484,7 @@ async def follow_used(session: "Session") -> tuple[Drift, ...]:
             if now is not None and is_set:
                 kept.pop(name_of(pin), None)
             continue
-        then = await kept_source(session, pin)
+        then = await kept_source(dialogue, pin)
         # While it runs, the model reads what changed, and each changed tool asks before its next use.
         is_running = is_set and follow == "ask" and name_of(pin) not in kept
         counts = follow == "adopt" or is_running
@@ -493,7 +499,7 @@ async def follow_used(session: "Session") -> tuple[Drift, ...]:
         left = {pin.symbol for pin in gone}
         others = ({symbol: pin for symbol, pin in pins.items() if symbol not in left} | fresh).values()
         sources = [(today[symbol].source,) for symbol in fresh]
-        await record_pins(session, session.trust.definitions, others=tuple(others), sources=sources)
+        await record_pins(dialogue, dialogue.trust.definitions, others=tuple(others), sources=sources)
     return tuple(drift)
 
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pattern_acp.definitions.personas import PersonaRef
     from pattern_acp.domain.clock import IdFactory
     from pattern_acp.providers.base import ModelInfo
+    from pattern_acp.session.ports import Dialogue, ExtendedDialogue, Workbench
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import FolderTrust, SessionState
     from pattern_acp.tools.base import Tool
@@ -84,22 +85,22 @@ def usable_skills(trust: "FolderTrust") -> tuple[SkillDefinition, ...]:
     return tuple(skill for skill in trust.definitions.skills if trust.may_use(skill))
 
 
-def fix_skills(session: "Session") -> None:
+def fix_skills(dialogue: "ExtendedDialogue") -> None:
     """Decide once a session's process whether the prompt offers skills, and which it lists."""
-    is_open = session.state.skill_tool is None and session.trust.definitions.skills
-    if is_open and any(skill.for_model for skill in usable_skills(session.trust)):
-        session.state.skill_writer = session.state.skill_writer or _writer(session)
+    is_open = dialogue.state.skill_tool is None and dialogue.trust.definitions.skills
+    if is_open and any(skill.for_model for skill in usable_skills(dialogue.trust)):
+        dialogue.state.skill_writer = dialogue.state.skill_writer or _writer(dialogue)
         from pattern_acp.tools.skill import LoadSkill
 
-        session.state.skill_tool = LoadSkill(
-            lambda: usable_skills(session.trust), partial(_uses, session.constellation.database)
+        dialogue.state.skill_tool = LoadSkill(
+            lambda: usable_skills(dialogue.trust), partial(_uses, dialogue.shared.database)
         )
 
 
-def _writer(session: "Session") -> "WriteSkill":
+def _writer(dialogue: "ExtendedDialogue") -> "WriteSkill":
     from pattern_acp.tools.skill import WriteSkill
 
-    return WriteSkill(lambda: session.trust.definitions.skills, partial(agree_to_skill, session))
+    return WriteSkill(lambda: dialogue.trust.definitions.skills, partial(agree_to_skill, dialogue))
 
 
 async def _uses(database: "Database") -> Mapping[tuple[str, str], int]:
@@ -111,7 +112,7 @@ async def _uses(database: "Database") -> Mapping[tuple[str, str], int]:
 async def run_skills(session: "Session", argument: str) -> Result:
     """List the skills, search them, or tell all about the one that is named."""
     if argument.strip() == "learn":
-        session.state.skill_writer = session.state.skill_writer or _writer(session)
+        session.state.skill_writer = session.state.skill_writer or _writer(session.dialogue)
         return as_result(
             "From the next prompt on I can propose skills. Say what is worth saving, such as “Make a skill of how we "
             "fixed the build”; you see each before it is written, and `/rewind` takes it back."
@@ -167,17 +168,21 @@ def names_written(trust: "FolderTrust", message: Message) -> bool:
     return command_typed(trust, message) is not None or skill_typed(trust, message) is not None
 
 
-async def _load_typed(session: "Session", turn_id: TurnId, skill: SkillDefinition, typed: str) -> TurnEnd | None:
+async def _load_typed(
+    dialogue: "ExtendedDialogue", turn_id: TurnId, skill: SkillDefinition, typed: str
+) -> TurnEnd | None:
     if skill.of_project:
-        await ensure_trust(session, turn_id, used=bool(session.trust.offer.parts))
+        await ensure_trust(dialogue, turn_id, used=bool(dialogue.trust.offer.parts))
         # As the user has just agreed to it, if it was asked about.
-        skill = next((each for each in session.trust.definitions.skills if each.name == skill.name), skill)
-        if not session.trust.may_use(skill):
-            return await _refuse(session.state, session.recorder, turn_id, f"/{skill.name} is a skill of this project")
+        skill = next((each for each in dialogue.trust.definitions.skills if each.name == skill.name), skill)
+        if not dialogue.trust.may_use(skill):
+            return await _refuse(
+                dialogue.state, dialogue.recorder, turn_id, f"/{skill.name} is a skill of this project"
+            )
     asked = f"The user typed /{skill.name}{f' {typed}' if typed else ''}: follow the skill's instructions now."
     text = f"{framed(skill, typed)}\n\n{asked}"
     path = str(Path(skill.folder, SKILL_FILE))
-    session.state.waiting.append(Addition(SKILL_TOOL, f"Skill {skill.name}", text, f"skill {skill.name}", path))
+    dialogue.state.waiting.append(Addition(SKILL_TOOL, f"Skill {skill.name}", text, f"skill {skill.name}", path))
     return None
 
 
@@ -189,7 +194,9 @@ async def _refuse(state: "SessionState", recorder: "JournalRecorder", turn_id: T
     return TurnEnd(StopReason.END_TURN, sentence, failure=TurnFailure("trust.undecided"))
 
 
-async def expand_command(session: "Session", turn_id: TurnId, new_runner: "Callable[[], ToolRunner]") -> TurnEnd | None:
+async def expand_command(
+    dialogue: "ExtendedDialogue", workbench: "Workbench", turn_id: TurnId, new_runner: "Callable[[], ToolRunner]"
+) -> TurnEnd | None:
     """Put what a typed command stands for beside the prompt; the turn's end when its folder is not trusted.
 
     `new_runner` makes what runs the lines of a command, which hardly a prompt is.
@@ -197,30 +204,26 @@ async def expand_command(session: "Session", turn_id: TurnId, new_runner: "Calla
     Raises:
         DatabaseError: something could not be recorded; the turn stops.
     """
-    prompt = session.state.history[-1]
-    typed = command_typed(session.trust, prompt)
+    prompt = dialogue.state.history[-1]
+    typed = command_typed(dialogue.trust, prompt)
     if typed is None:
-        named = skill_typed(session.trust, prompt)
-        return await _load_typed(session, turn_id, *named) if named is not None else None
+        named = skill_typed(dialogue.trust, prompt)
+        return await _load_typed(dialogue, turn_id, *named) if named is not None else None
     command, arguments = typed
     if command.of_project:
-        await ensure_trust(session, turn_id, used=bool(session.trust.offer.parts))
-        command = next((each for each in session.trust.definitions.commands if each.name == command.name), command)
-        if not session.trust.may_use(command):
+        await ensure_trust(dialogue, turn_id, used=bool(dialogue.trust.offer.parts))
+        command = next((each for each in dialogue.trust.definitions.commands if each.name == command.name), command)
+        if not dialogue.trust.may_use(command):
             return await _refuse(
-                session.state, session.recorder, turn_id, f"/{command.name} is a command of this project"
+                dialogue.state, dialogue.recorder, turn_id, f"/{command.name} is a command of this project"
             )
     lines, runner = inline_commands(command.body, arguments), new_runner()
-    outputs = {
-        line: await _output(session.constellation.ids, turn_id, runner, filled) for line, filled in lines.items()
-    }
+    outputs = {line: await _output(dialogue.shared.ids, turn_id, runner, filled) for line, filled in lines.items()}
     text = expanded(command.body, arguments, outputs)
     # What a line printed may look like a mention; only the file and the user name files.
     named = expanded(command.body, arguments, {})
-    seen = await with_files(
-        session.state, session.workbench, Message(MessageId("command"), Role.USER, (TextPart(named),))
-    )
-    session.state.waiting.append(
+    seen = await with_files(dialogue.state, workbench, Message(MessageId("command"), Role.USER, (TextPart(named),)))
+    dialogue.state.waiting.append(
         Addition(
             "command",
             f"Command /{command.name}",
@@ -233,9 +236,9 @@ async def expand_command(session: "Session", turn_id: TurnId, new_runner: "Calla
     return None
 
 
-def allowed_by_command(session: "Session", names: "tuple[str, ...]") -> "tuple[str, ...]":
+def allowed_by_command(state: "SessionState", trust: "FolderTrust", names: "tuple[str, ...]") -> "tuple[str, ...]":
     """Tools among `names` that the command of this turn allows; it narrows and never grants."""
-    typed = command_typed(session.trust, session.state.history[-1]) if session.state.history else None
+    typed = command_typed(trust, state.history[-1]) if state.history else None
     if typed is None or not typed[0].tools:
         return names
     return named_tools(typed[0].tools, names)
@@ -279,44 +282,44 @@ async def change_persona(session: "Session", name: str, model_named: ModelNamed,
         OptionUnusableError: its file cannot be read, or the session's prompt is of an earlier release.
         DatabaseError: it could not be recorded.
     """
-    persona = await become_named(session, name, by)
+    persona = await become_named(session.dialogue, name, by)
     if persona is not None:
         await _take_preferences(session, persona, model_named, by)
 
 
-async def become_named(session: "Session", name: str, by: str) -> Persona | None:
+async def become_named(dialogue: "Dialogue", name: str, by: str) -> Persona | None:
     """Continue as another persona, with the models of now; None where that is the persona already.
 
     Raises:
         OptionUnusableError: its file cannot be read, or the session's prompt is of an earlier release.
         DatabaseError: it could not be recorded.
     """
-    shared = session.constellation
-    if name == session.state.persona.name or shared.persona_named is None:
+    shared = dialogue.shared
+    if name == dialogue.state.persona.name or shared.persona_named is None:
         return None
     try:
         persona = await anyio.to_thread.run_sync(shared.persona_named, name)
     except ConfigError as error:
         raise OptionUnusableError(error.sentence) from error
-    await _become(session, persona, by)
+    await _become(dialogue, persona, by)
     return persona
 
 
-async def _become(session: "Session", persona: Persona, by: str) -> None:
+async def _become(dialogue: "Dialogue", persona: Persona, by: str) -> None:
     """Record another persona, and continue as it.
 
     Raises:
         OptionUnusableError: the session's prompt is of an earlier release.
         DatabaseError: it could not be recorded.
     """
-    state, shared, name = session.state, session.constellation, persona.name
+    state, shared, name = dialogue.state, dialogue.shared, persona.name
     system = with_persona(state.system, persona)
     if system is None:
         raise OptionUnusableError(
             "The prompt of this session was made by an earlier release, so its persona stays; start a new session."
         )
     sources = await sources_to_keep(shared.database, NO_DEFINITIONS, state.cwd, (persona.sources,))
-    await session.recorder.record(
+    await dialogue.recorder.record(
         NewEvent(SessionConfigured(PERSONA_OPTION, name, by), Actor.HUMAN, Origin.EDITOR),
         NewEvent(
             InstructionsCompiled(system, persona.identity, state.instructions, state.pins, persona.symbol), Actor.SYSTEM
@@ -326,9 +329,9 @@ async def _become(session: "Session", persona: Persona, by: str) -> None:
     state.system, state.persona = system, persona.ref
     state.policy.owner = GrantOwner(state.policy.owner.project, persona.identity)
     state.shown = None
-    session.remember_as()
+    dialogue.memory.follow_persona()
     state.policy.grants[:] = await shared.database.read(
-        lambda tx: load_grants(tx, session.session_id, state.policy.owner)
+        lambda tx: load_grants(tx, dialogue.session_id, state.policy.owner)
     )
 
 
@@ -351,7 +354,7 @@ async def run_persona(session: "Session", argument: str) -> Result:
     verb, words = first_word(argument)
     if verb == INLINE and words.strip():
         persona = typed_persona(words.strip())
-        await _become(session, persona, by="agent")
+        await _become(session.dialogue, persona, by="agent")
         await session.view.show_options(session.options())
         return as_result(
             "From the next prompt on, this text is the persona, with a memory of its own, and without the standing "

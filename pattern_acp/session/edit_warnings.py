@@ -28,7 +28,7 @@ from pattern_acp.workspace.git import git_facts
 if TYPE_CHECKING:
     from pattern_acp.db.connection import Transaction
     from pattern_acp.policy.decision import ClaimElsewhere
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.session.state import InjectionQueue, SessionState
     from pattern_acp.tasks.claims import Claim, ClaimTarget
 
@@ -46,7 +46,7 @@ class EditWarnings:
 
     def __init__(
         self,
-        session: "Session",
+        dialogue: "Dialogue",
         queue: "InjectionQueue | SessionState",
         agent: str = "",
         *,
@@ -57,7 +57,7 @@ class EditWarnings:
         `lands`: its changes become the user's at its end only,
         where those that do not fit together are found.
         """
-        self._session = session
+        self._dialogue = dialogue
         self._agent = agent
         self._lands = lands
         self._heard_by = queue
@@ -70,8 +70,8 @@ class EditWarnings:
         A command may change folders, or what a pattern means; another call changes files. What cannot be read or
         written defers no call. Without files, claims that there are are renewed.
         """
-        session, paths = self._session, _all_changed(accesses)
-        state, now_ms = session.state, session.constellation.clock.now_ms()
+        dialogue, paths = self._dialogue, _all_changed(accesses)
+        state, now_ms = dialogue.state, dialogue.shared.clock.now_ms()
         due = any(now_ms - renewed > RENEWED_MS for renewed in state.claims.values())
         denies = state.policy.overlap == "deny"
         # A claim that ran out may be another one's by now, and who works beside another looks each time.
@@ -94,7 +94,7 @@ class EditWarnings:
             return met, True
 
         try:
-            met, taken = await session.constellation.database.write(look)
+            met, taken = await dialogue.shared.database.write(look)
         except PatternError as error:
             logger.warning("files were not claimed: %s", type(error).__name__)
             return ()
@@ -115,8 +115,8 @@ class EditWarnings:
         """
         from pattern_acp.tasks import claims
 
-        session = self._session
-        state, now_ms = session.state, session.constellation.clock.now_ms()
+        dialogue = self._dialogue
+        state, now_ms = dialogue.state, dialogue.shared.clock.now_ms()
         targets = await self._targets(accesses, _all_changed(accesses))
 
         def take(tx: "Transaction") -> bool:
@@ -128,14 +128,14 @@ class EditWarnings:
             claims.take_claims(tx, state.session_id, targets, now_ms=now_ms, agent=self._agent, renews=False)
             return False
 
-        return await session.constellation.database.write(take)
+        return await dialogue.shared.database.write(take)
 
     async def _targets(self, accesses: Sequence[Access], paths: Sequence[str]) -> "list[ClaimTarget]":
         from pattern_acp.tasks import claims
 
         if not any(isinstance(access, RunCommand) for access in accesses):
             return [claims.ClaimTarget(path) for path in paths]
-        cwd = self._session.state.cwd
+        cwd = self._dialogue.state.cwd
         return await anyio.to_thread.run_sync(lambda: [claims.target_of(path, cwd) for path in paths])
 
     async def before(self, accesses: Sequence[Access]) -> Advised | None:
@@ -150,19 +150,19 @@ class EditWarnings:
             # Late: a session is there before it edits.
             from pattern_acp.tasks import claims
 
-            self._session.state.told_claims |= {(self._agent, path) for path in beside}
+            self._dialogue.state.told_claims |= {(self._agent, path) for path in beside}
             return claims.beside_text(beside)
         if self._agent:
-            self._session.state.claiming_agents |= dict.fromkeys(paths, self._agent)
+            self._dialogue.state.claiming_agents |= dict.fromkeys(paths, self._agent)
         # Late: what only edits need, which the first turn need not wait for.
         from pattern_acp.memory.archive import NoteKind, acting_entries
 
-        session = self._session
-        owner, now_ms = memory_owner(session.state), session.constellation.clock.now_ms()
-        isolated = session.state.settings.memory.isolation != Isolation.NONE
+        dialogue = self._dialogue
+        owner, now_ms = memory_owner(dialogue.state), dialogue.shared.clock.now_ms()
+        isolated = dialogue.state.settings.memory.isolation != Isolation.NONE
         owners = [one for one in owner.sources if not (isolated and one[0] is Scope.PERSONA)]
         try:
-            acting = await session.constellation.database.read(lambda tx: acting_entries(tx, owners, now_ms=now_ms))
+            acting = await dialogue.shared.database.read(lambda tx: acting_entries(tx, owners, now_ms=now_ms))
         except PatternError as error:
             logger.warning("traps were not looked for: %s", type(error).__name__)
             return None
@@ -171,7 +171,7 @@ class EditWarnings:
         # Late: most constellations have none.
         from pattern_acp.memory import archive as warnings
 
-        root = await anyio.to_thread.run_sync(project_root, session.state.cwd)
+        root = await anyio.to_thread.run_sync(project_root, dialogue.state.cwd)
         meant = warnings.entries_about(acting, warnings.relative_names(paths, root), root)
         known = self._known([one.bound.entry.id for one in meant])
         unknown = warnings.unknown_of(meant, known)
@@ -189,7 +189,7 @@ class EditWarnings:
 
     def _beside(self, paths: Sequence[str]) -> dict[str, str]:
         """Those of the files that another subagent which runs beside this one edits, with its name."""
-        state = self._session.state
+        state = self._dialogue.state
         return {
             path: other
             for path in paths
@@ -201,7 +201,7 @@ class EditWarnings:
 
     def end(self) -> None:
         """Forget which files the subagent edits, which has ended."""
-        state = self._session.state
+        state = self._dialogue.state
         state.claiming_agents = {path: name for path, name in state.claiming_agents.items() if name != self._agent}
 
     def _known(self, ids: Sequence[str]) -> frozenset[str]:
@@ -214,13 +214,13 @@ class EditWarnings:
         return frozenset(ids) - left
 
 
-async def renew_claims(session: "Session") -> None:
+async def renew_claims(dialogue: "Dialogue") -> None:
     """Renew the claims of a session that begins a turn, and tell its user who asks for one of them."""
-    state, now_ms = session.state, session.constellation.clock.now_ms()
+    state, now_ms = dialogue.state, dialogue.shared.clock.now_ms()
     # Late: most turns begin without claims.
     from pattern_acp.tasks import claims
 
-    database, session_id = session.constellation.database, state.session_id
+    database, session_id = dialogue.shared.database, state.session_id
     try:
         if any(now_ms - renewed > RENEWED_MS for renewed in state.claims.values()):
             await database.write(lambda tx: claims.take_claims(tx, session_id, (), now_ms=now_ms))

@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
+    from pattern_acp.session.ports import Dialogue, ExtendedDialogue
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import SessionState
 
 
 logger = logging.getLogger(__name__)
@@ -87,13 +89,13 @@ async def switch_watch(session: "Session", argument: str) -> Result:
         known = session.state.watches.get(name)
         if known is None:
             raise CommandMisusedError(f"No watch {name[:40]!r} is on.")
-        await _switch_off(session, known, Actor.HUMAN, Origin.PERSON)
+        await _switch_off(session.dialogue, known, Actor.HUMAN, Origin.PERSON)
         return as_result(f"The watch {name} is off.")
-    group = await usable_group(session, name)
+    group = await usable_group(session.dialogue, name)
     if group.kind != "watch":
         raise CommandMisusedError(f'{name} is a {group.kind}; `/group {name} "GOAL"` runs it.')
     background_of(session)
-    if group.members[0].writes and not lands_whole(session):
+    if group.members[0].writes and not lands_whole(session.dialogue):
         raise NotAvailableError(
             f'The watch {name} wakes a worker, which needs the setting worker_changes = "whole" in [delegate].'
         )
@@ -125,9 +127,9 @@ async def _switch_on(session: "Session", group: GroupDefinition) -> None:
         await session.watches.begin(group)
 
 
-async def _switch_off(session: "Session", known: WatchSwitched, actor: Actor, origin: Origin) -> None:
-    await session.recorder.record(NewEvent(replace(known, turn_id=session.turn_id, on=False), actor, origin))
-    session.state.watches.pop(known.name, None)
+async def _switch_off(dialogue: "Dialogue", known: WatchSwitched, actor: Actor, origin: Origin) -> None:
+    await dialogue.recorder.record(NewEvent(replace(known, turn_id=dialogue.turn_id, on=False), actor, origin))
+    dialogue.state.watches.pop(known.name, None)
 
 
 def begin_watches(session: "Session") -> None:
@@ -178,7 +180,7 @@ class GroupWatches:
             session.watches = None if session.watches is self else session.watches
 
     async def _look(self, switched: WatchSwitched) -> None:
-        group = groups_of(self._session).named(switched.name)
+        group = groups_of(self._session.trust).named(switched.name)
         if group is None:
             await self._end(switched, "it is not there any more")
             return
@@ -210,20 +212,20 @@ class GroupWatches:
         )
         if begun >= group.per_hour:
             return
-        await look_at_groups(session)
-        if not session.trust.granted or groups_of(session).named(group.name) != group:
+        await look_at_groups(session.dialogue)
+        if not session.trust.granted or groups_of(session.trust).named(group.name) != group:
             await self._end(switched, "what this folder brings has changed")
             return
         changes = _changes(self._known[switched.name], seen)
         parts = own_tools(session, switched.turn_id).parts
         if parts is None or session.is_busy:
             return
-        limit_turn(session, switched.turn_id, group)
+        limit_turn(session.state, switched.turn_id, group)
         named = untrusted_block("changes", "\n".join(changes))
         text = (
             f"{_begins(group.name)}, since what it watches has changed. Look at it, and report what matters.\n\n{named}"
         )
-        task = await task_of(session, parts, group.members[0], text, {})
+        task = await task_of(session.dialogue, parts, group.members[0], text, {})
         task = replace(task, name=group.name, background=True)
         self._known[switched.name] = seen
         self._pending.pop(switched.name, None)
@@ -232,7 +234,7 @@ class GroupWatches:
         await background_of(session).begin(parts, task, switched.call_id)
 
     async def _end(self, switched: WatchSwitched, why: str) -> None:
-        await _switch_off(self._session, switched, Actor.SYSTEM, Origin.AGENT)
+        await _switch_off(self._session.dialogue, switched, Actor.SYSTEM, Origin.AGENT)
         self._session.state.notices.append(
             f"The watch {switched.name} is off, since {why}; `/group watch {switched.name} on` switches it on again."
         )
@@ -307,45 +309,45 @@ async def run_group(session: "Session", argument: str) -> Result:
     """
     name, rest = first_word(argument)
     if not name:
-        return await _listed(session)
+        return await _listed(session.dialogue)
     if name == "watch":
         return await switch_watch(session, rest)
     goal = rest.strip()
     if len(goal) > 1 and goal[0] == goal[-1] and goal[0] in "\"'" and goal[0] not in goal[1:-1]:
         goal = goal[1:-1].strip()
     if not goal:
-        await look_at_groups(session)
-        return _shown(session, named_group(session, name))
-    group = await usable_group(session, name)
+        await look_at_groups(session.dialogue)
+        return _shown(session.dialogue, named_group(session.trust, name))
+    group = await usable_group(session.dialogue, name)
     if group.kind == "watch":
         raise CommandMisusedError(f"{name} is a watch; `/group watch {name} on` switches it on.")
     return as_result(await run_goal(session, group, goal))
 
 
-async def _listed(session: "Session") -> Result:
-    await look_at_groups(session)
-    groups = groups_of(session)
+async def _listed(dialogue: "ExtendedDialogue") -> Result:
+    await look_at_groups(dialogue)
+    groups = groups_of(dialogue.trust)
     if not groups.usable and not groups.problems:
         return as_result(NO_GROUPS)
-    trusted = "" if session.trust.granted else " (not trusted: /trust)"
+    trusted = "" if dialogue.trust.granted else " (not trusted: /trust)"
     rows = tuple(
-        (each.name, f"{each.kind}{_is_on(session, each)}{trusted}", each.summary, each.max or "no limit")
+        (each.name, f"{each.kind}{_is_on(dialogue.state, each)}{trusted}", each.summary, each.max or "no limit")
         for each in groups.usable
     )
     heads = columns(Column("Group", code=True), "Kind", Column("Personas", limit=300), "At most")
-    problems = [*groups.problems, *(unknown_persona(session, each) for each in groups.usable)]
+    problems = [*groups.problems, *(unknown_persona(dialogue, each) for each in groups.usable)]
     warnings = (Paragraph(sentence, "warning") for sentence in problems if sentence)
     return as_result(*((Table(heads, rows),) if rows else ()), *warnings, USAGE)
 
 
-def _is_on(session: "Session", group: GroupDefinition) -> str:
-    return ", on" if group.name in session.state.watches else ""
+def _is_on(state: "SessionState", group: GroupDefinition) -> str:
+    return ", on" if group.name in state.watches else ""
 
 
-def _shown(session: "Session", group: GroupDefinition) -> Result:
-    head = f"**{group.name}** ({group.kind}{_is_on(session, group)}): {group.description or group.summary}"
+def _shown(dialogue: "Dialogue", group: GroupDefinition) -> Result:
+    head = f"**{group.name}** ({group.kind}{_is_on(dialogue.state, group)}): {group.description or group.summary}"
     about = [each.line for each in group.members]
     about += [f"decides: {group.decides.line}"] if group.decides is not None else []
     about += [f"at most {group.max}"] if group.max else []
-    missing = unknown_persona(session, group)
+    missing = unknown_persona(dialogue, group)
     return as_result(head, ItemList(tuple(about)), *((Paragraph(missing, "warning"),) if missing else ()))

@@ -46,7 +46,9 @@ from pattern_acp.turn.recorder import CLEANUP_SECONDS, NewEvent
 from pattern_acp.turn.tool_runner import CallProgress
 
 if TYPE_CHECKING:
+    from pattern_acp.session.ports import Dialogue, ExtendedDialogue
     from pattern_acp.session.session import Session
+    from pattern_acp.session.state import FolderTrust, SessionState
 
 SOURCE = "group"
 """Source of what the model reads of a run."""
@@ -73,24 +75,24 @@ class GroupStoppedError(PatternError):
     failure_code = "session.group-stopped"
 
 
-def groups_of(session: "Session") -> Groups:
+def groups_of(trust: "FolderTrust") -> Groups:
     """The groups of the session's folder as its file is now."""
-    return session.trust.today.groups or Groups()
+    return trust.today.groups or Groups()
 
 
-async def look_at_groups(session: "Session") -> None:
+async def look_at_groups(dialogue: "ExtendedDialogue") -> None:
     """Look at the folder, and let it count as trusted only if the user agreed to what it brings now; ask nothing."""
-    await look_again(session)
-    await reread_trust(session)
+    await look_again(dialogue)
+    await reread_trust(dialogue)
 
 
-def named_group(session: "Session", name: str) -> GroupDefinition:
+def named_group(trust: "FolderTrust", name: str) -> GroupDefinition:
     """The group of a name.
 
     Raises:
         CommandMisusedError: there is none.
     """
-    groups = groups_of(session)
+    groups = groups_of(trust)
     found = groups.named(name)
     if found is None:
         known = ", ".join(each.name for each in groups.usable) or "none"
@@ -99,28 +101,28 @@ def named_group(session: "Session", name: str) -> GroupDefinition:
     return found
 
 
-async def usable_group(session: "Session", name: str) -> GroupDefinition:
+async def usable_group(dialogue: "ExtendedDialogue", name: str) -> GroupDefinition:
     """The group of a name once its folder is trusted, as the session has it.
 
     Raises:
         CommandMisusedError: there is none.
         PatternError: the folder is not trusted, or a persona of it cannot be used.
     """
-    await look_at_groups(session)
-    named_group(session, name)
-    await ensure_trust(session, session.turn_id, used=True)
-    group = named_group(session, name)
-    if not session.trust.granted:
+    await look_at_groups(dialogue)
+    named_group(dialogue.trust, name)
+    await ensure_trust(dialogue, dialogue.turn_id, used=True)
+    group = named_group(dialogue.trust, name)
+    if not dialogue.trust.granted:
         sentence = f"{name} is a group of this project, and the folder is not trusted. {HOW_TO_TRUST}"
         raise PatternError(sentence, failure_code="trust.undecided")
-    source = await use_definition(session, UsedDefinition(group.source, TrustTier.PROJECT), agreed=True)
+    source = await use_definition(dialogue, UsedDefinition(group.source, TrustTier.PROJECT), agreed=True)
     group = group_of(source) or group
-    if missing := unknown_persona(session, group):
+    if missing := unknown_persona(dialogue, group):
         raise OptionUnusableError(missing)
     for each in group.everybody:
-        await persona_of(session, each)
+        await persona_of(dialogue, each)
     needs_landing = group.kind == "panel" or any(each.checks for each in group.members)
-    if needs_landing and any(each.writes for each in group.members) and not lands_whole(session):
+    if needs_landing and any(each.writes for each in group.members) and not lands_whole(dialogue):
         raise NotAvailableError(
             f"In {name} a worker's changes wait for {'the decision' if group.kind == 'panel' else 'its checks'}, which "
             'needs the setting worker_changes = "whole" in [delegate].'
@@ -128,23 +130,23 @@ async def usable_group(session: "Session", name: str) -> GroupDefinition:
     return group
 
 
-def unknown_persona(session: "Session", group: GroupDefinition) -> str:
+def unknown_persona(dialogue: "Dialogue", group: GroupDefinition) -> str:
     """A sentence that names a persona of a group which is not there; empty when all are."""
-    known = {session.state.persona.name, *session.constellation.personas}
+    known = {dialogue.state.persona.name, *dialogue.shared.personas}
     missing = next((each.persona for each in group.everybody if each.persona not in known), "")
     if not missing:
         return ""
     return f"{group.name} needs the persona {missing}, which is not there; there are {', '.join(sorted(known))}."
 
 
-async def persona_of(session: "Session", member: GroupMember) -> Persona | None:
+async def persona_of(dialogue: "Dialogue", member: GroupMember) -> Persona | None:
     """The persona of a member; None for the session's own.
 
     Raises:
         OptionUnusableError: its file cannot be read, or it only plans and is to write.
     """
-    named = session.constellation.persona_named
-    if member.persona == session.state.persona.name or named is None:
+    named = dialogue.shared.persona_named
+    if member.persona == dialogue.state.persona.name or named is None:
         return None
     try:
         persona = await anyio.to_thread.run_sync(named, member.persona)
@@ -156,21 +158,20 @@ async def persona_of(session: "Session", member: GroupMember) -> Persona | None:
 
 
 async def task_of(
-    session: "Session", parts: TurnParts, member: GroupMember, text: str, reports: Mapping[str, str]
+    dialogue: "Dialogue", parts: TurnParts, member: GroupMember, text: str, reports: Mapping[str, str]
 ) -> DelegatedTask:
     """The task of a member, with the tools that its persona has.
 
     Raises:
         OptionUnusableError: its persona cannot be used.
     """
-    persona = await persona_of(session, member)
+    state, persona = dialogue.state, await persona_of(dialogue, member)
     kind = SubagentKind(member.kind)
-    allowed = persona.tools if persona is not None else session.state.persona.tools
+    allowed = persona.tools if persona is not None else state.persona.tools
     tools: tuple[str, ...] = ()
     if allowed:
         tools = named_tools(allowed, tuple(tool.spec.name for tool in tools_for(kind, parts))) or (NO_TOOL,)
-    cwd = session.state.cwd
-    paths = [await anyio.to_thread.run_sync(resolve_path, absolute_path(path, cwd)) for path in member.paths]
+    paths = [await anyio.to_thread.run_sync(resolve_path, absolute_path(path, state.cwd)) for path in member.paths]
     part = f"{text}\n\nYour part: {member.task}" if member.task else text
     told = f"{part}\n\n{AS_DATA}" if reports else part
     short = {name: cut_middle(report, REPORT_CHARACTERS).text for name, report in reports.items()}
@@ -192,7 +193,7 @@ async def run_goal(session: "Session", group: GroupDefinition, goal: str) -> str
     if not state.title:
         state.title = one_line(goal, 80)
         await session.recorder.record(NewEvent(SessionTitled(state.title), Actor.SYSTEM, Origin.PERSON))
-    limit_turn(session, turn_id, group)
+    limit_turn(session.state, turn_id, group)
     # A prompt is a point to go back to, a command is none.
     await session.checkpoints.take("tool", f"before group {group.name}")
     run = GroupRun(session, group, goal, parts)
@@ -200,27 +201,27 @@ async def run_goal(session: "Session", group: GroupDefinition, goal: str) -> str
         answer = await (run.pipeline() if group.kind == "pipeline" else run.panel())
     except GroupStoppedError as error:
         reports = (untrusted_block("report", report, of=name) for name, report in run.reports.items())
-        await _tell(session, turn_id, group, f"Goal: {goal}", *reports, error.sentence)
+        await _tell(session.dialogue, turn_id, group, f"Goal: {goal}", *reports, error.sentence)
         raise
     finally:
         state.cost = parts.budget.cost
-    await _tell(session, turn_id, group, f"Goal: {goal}", answer)
+    await _tell(session.dialogue, turn_id, group, f"Goal: {goal}", answer)
     return answer
 
 
-async def _tell(session: "Session", turn_id: TurnId, group: GroupDefinition, *content: str) -> None:
+async def _tell(dialogue: "Dialogue", turn_id: TurnId, group: GroupDefinition, *content: str) -> None:
     """Let the model read what a group found, as data, once it is asked again."""
     block = untrusted_block("context", *content, source=f"group {group.name}")
-    told = Message(MessageId(session.constellation.ids.new("msg")), Role.USER, (TextPart(f"{block}\n"),))
-    await session.recorder.record(NewEvent(ContextAdded(turn_id, told, (SOURCE,)), Actor.SYSTEM, Origin.AGENT))
-    add_context(session.state.history, told)
+    told = Message(MessageId(dialogue.shared.ids.new("msg")), Role.USER, (TextPart(f"{block}\n"),))
+    await dialogue.recorder.record(NewEvent(ContextAdded(turn_id, told, (SOURCE,)), Actor.SYSTEM, Origin.AGENT))
+    add_context(dialogue.state.history, told)
 
 
-def limit_turn(session: "Session", turn_id: TurnId, group: GroupDefinition) -> None:
+def limit_turn(state: "SessionState", turn_id: TurnId, group: GroupDefinition) -> None:
     """Let a turn cost what its group may, and no more than any turn."""
-    most, own = group.allowance, limit_of(session.state, "turn", turn_id)
+    most, own = group.allowance, limit_of(state, "turn", turn_id)
     if most.is_limited:
-        session.state.budgets.extended["turn", turn_id] = Allowance(
+        state.budgets.extended["turn", turn_id] = Allowance(
             _lower(most.micro_units, own.micro_units), _lower(most.tokens, own.tokens)
         )
 
@@ -270,7 +271,7 @@ class GroupRun(Struct):
         """
         delegation = Subagents(self.session, self.parts)
         for number, member in enumerate(self.group.members, 1):
-            task = await task_of(self.session, self.parts, member, self.goal, self.reports)
+            task = await task_of(self.session.dialogue, self.parts, member, self.goal, self.reports)
             call_id = (await self._begin(task, self._new_call())).call_id
             # Its changes land at its own end, so that the next step sees them.
             delegation.expect({call_id: {"kind": task.kind.value, "name": task.name}})
@@ -324,7 +325,7 @@ class GroupRun(Struct):
         self.reports = {each.name: await each.told(self.session.state.cwd) for each in given}
         absent = "".join(f" {each.name} gave no answer." for each in answers if each.problem)
         text = f"{DECIDES}\n\nThe members are {', '.join(self.reports)}.{absent}\n\nThe question: {self.goal}"
-        task = await task_of(self.session, self.parts, decides, text, self.reports)
+        task = await task_of(self.session.dialogue, self.parts, decides, text, self.reports)
         # Its name may be that of a member, who answered for itself.
         task = replace(task, name=f"{decides.shown_name} decides")
         delegation, call_id = Subagents(self.session, self.parts), (await self._begin(task, self._new_call())).call_id
@@ -342,7 +343,10 @@ class GroupRun(Struct):
         text = f"Answer this alone, as one of several members of a panel: {self.goal}"
         answers: list[_Answer] = []
         for member in self.group.members:
-            task, call_id = await task_of(self.session, self.parts, member, text, {}), self._new_call()
+            task, call_id = (
+                await task_of(self.session.dialogue, self.parts, member, text, {}),
+                self._new_call(),
+            )
             base, progress = self.session.workbench.files if member.writes else None, ShownInTurns()
             subagent = Subagent(self.session, self.parts, task, call_id, progress, base)
             if subagent.result is not None:

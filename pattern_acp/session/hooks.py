@@ -35,7 +35,7 @@ from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.config.settings import HookSettings
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import ExtendedDialogue
     from pattern_acp.session.state import FolderTrust, InjectionQueue, SessionState
 
 logger = logging.getLogger(__name__)
@@ -58,39 +58,39 @@ def hooks_in_force(state: "SessionState", trust: "FolderTrust") -> "tuple[HookSe
 
 
 async def run_event(
-    session: "Session", turn_id: TurnId, event: str, told: Mapping[str, Json], *, subject: str = ""
+    dialogue: "ExtendedDialogue", turn_id: TurnId, event: str, told: Mapping[str, Json], *, subject: str = ""
 ) -> Opinion:
     """Run the hooks of an event and hear what they think; their words for the user are shown.
 
     Args:
-        session: whose hooks.
+        dialogue: whose hooks.
         turn_id: the turn it happens in.
         event: one of `config.programs.EVENTS`.
         told: the payload beyond what every event has.
         subject: what a matcher is held against: a tool's name, or how a session starts.
     """
-    runner = session.constellation.hooks
-    if _chosen(session.trust.in_force.hooks, event, subject):
-        await confirm_trust(session)
-    chosen = _chosen(hooks_in_force(session.state, session.trust), event, subject)
+    runner = dialogue.shared.hooks
+    if _chosen(dialogue.trust.in_force.hooks, event, subject):
+        await confirm_trust(dialogue)
+    chosen = _chosen(hooks_in_force(dialogue.state, dialogue.trust), event, subject)
     if runner is None or not chosen:
         return Opinion()
     payload: dict[str, Json] = {
-        "session_id": session.session_id,
+        "session_id": dialogue.session_id,
         "transcript_path": "",
-        "cwd": session.state.cwd,
-        "permission_mode": PERMISSION_MODES[session.state.policy.mode],
+        "cwd": dialogue.state.cwd,
+        "permission_mode": PERMISSION_MODES[dialogue.state.policy.mode],
         "hook_event_name": event,
         **told,
     }
-    answers = await runner.run_all(chosen, payload, session.state.cwd)
+    answers = await runner.run_all(chosen, payload, dialogue.state.cwd)
     for hook, answer in answers:
         if answer.problem:
-            _tell_once(session, f"The {event} hook `{_short(hook.command)}` {answer.problem}; it had no say.")
-    of_project = session.trust.in_force.hooks
+            _tell_once(dialogue.state, f"The {event} hook `{_short(hook.command)}` {answer.problem}; it had no say.")
+    of_project = dialogue.trust.in_force.hooks
     opinion = together([_without_allowance(answer) if hook in of_project else answer for hook, answer in answers])
     for message in opinion.messages:
-        await show_sentence(session.recorder, turn_id, session.constellation.ids, f"> {message}\n\n")
+        await show_sentence(dialogue.recorder, turn_id, dialogue.shared.ids, f"> {message}\n\n")
     return opinion
 
 
@@ -103,11 +103,11 @@ def _chosen(hooks: "Sequence[HookSettings]", event: str, subject: str) -> "list[
     return [hook for hook in hooks if hook.event == event and matches(hook.matcher, subject)]
 
 
-def _tell_once(session: "Session", sentence: str) -> None:
+def _tell_once(state: "SessionState", sentence: str) -> None:
     logger.warning("%s", sentence)
-    if sentence not in session.hook_state.told:
-        session.hook_state.told.add(sentence)
-        session.state.notices.append(sentence)
+    if sentence not in state.hooks.told:
+        state.hooks.told.add(sentence)
+        state.notices.append(sentence)
 
 
 def _short(command: str) -> str:
@@ -120,45 +120,45 @@ def _wait_with(queue: "InjectionQueue | SessionState", event: str, opinion: Opin
         queue.waiting.append(Addition("hook", f"A {event} hook added context", text, f"{event} hook"))
 
 
-async def before_prompt(session: "Session", turn_id: TurnId) -> TurnEnd | None:
+async def before_prompt(dialogue: "ExtendedDialogue", turn_id: TurnId) -> TurnEnd | None:
     """Run the hooks of the session's start and of the prompt; the turn's end when they refuse the prompt.
 
     Raises:
         DatabaseError: the refusal could not be recorded.
     """
-    prompt, state = session.state.history[-1], session.hook_state
-    if not hooks_in_force(session.state, session.trust):
+    prompt, state = dialogue.state.history[-1], dialogue.state.hooks
+    if not hooks_in_force(dialogue.state, dialogue.trust):
         state.started = True
         return None
     if not state.started:
         state.started = True
-        source = "startup" if len(session.state.history) == 1 else "resume"
-        opinion = await run_event(session, turn_id, "SessionStart", {"source": source}, subject=source)
-        _wait_with(session.state, "SessionStart", opinion)
-    opinion = await run_event(session, turn_id, "UserPromptSubmit", {"prompt": prompt.text})
+        source = "startup" if len(dialogue.state.history) == 1 else "resume"
+        opinion = await run_event(dialogue, turn_id, "SessionStart", {"source": source}, subject=source)
+        _wait_with(dialogue.state, "SessionStart", opinion)
+    opinion = await run_event(dialogue, turn_id, "UserPromptSubmit", {"prompt": prompt.text})
     reason = opinion.reason if opinion.verdict is HookVerdict.DENY else opinion.stop
     if not reason and opinion.verdict is not HookVerdict.DENY:
-        _wait_with(session.state, "UserPromptSubmit", opinion)
+        _wait_with(dialogue.state, "UserPromptSubmit", opinion)
         return None
-    session.state.waiting.clear()
-    session.state.history.remove(prompt)
-    await session.recorder.record(NewEvent(PromptRefused(turn_id, reason), Actor.SYSTEM, Origin.COMMAND))
+    dialogue.state.waiting.clear()
+    dialogue.state.history.remove(prompt)
+    await dialogue.recorder.record(NewEvent(PromptRefused(turn_id, reason), Actor.SYSTEM, Origin.COMMAND))
     why = reason or "it gave no reason"
     return TurnEnd(StopReason.END_TURN, f"A hook refused this prompt, so the model was not sent it: {why}")
 
 
-async def after_answer(session: "Session", turn_id: TurnId, *, active: bool) -> bool:
+async def after_answer(dialogue: "ExtendedDialogue", turn_id: TurnId, *, active: bool) -> bool:
     """Run the hooks of the turn's end; whether they want it to continue, with their reason as what comes next."""
-    opinion = await run_event(session, turn_id, "Stop", {"stop_hook_active": active})
-    return _goes_on(session.state, "Stop", opinion)
+    opinion = await run_event(dialogue, turn_id, "Stop", {"stop_hook_active": active})
+    return _goes_on(dialogue.state, "Stop", opinion)
 
 
 async def after_report(
-    session: "Session", turn_id: TurnId, queue: "InjectionQueue", *, kind: str, active: bool
+    dialogue: "ExtendedDialogue", turn_id: TurnId, queue: "InjectionQueue", *, kind: str, active: bool
 ) -> bool:
     """Run the hooks of a subagent's end; whether they want it to continue, with their reason as what comes next."""
     told: dict[str, Json] = {"stop_hook_active": active, "agent_type": kind}
-    opinion = await run_event(session, turn_id, "SubagentStop", told, subject=kind)
+    opinion = await run_event(dialogue, turn_id, "SubagentStop", told, subject=kind)
     return _goes_on(queue, "SubagentStop", opinion)
 
 
@@ -173,11 +173,11 @@ def _goes_on(queue: "InjectionQueue | SessionState", event: str, opinion: Opinio
 class SessionToolHooks:
     """`turn.tool_runner.ToolHooks` of one turn; a call that ran may also bring the instructions of its folder."""
 
-    def __init__(self, session: "Session", queue: "InjectionQueue | None" = None) -> None:
+    def __init__(self, dialogue: "ExtendedDialogue", queue: "InjectionQueue | None" = None) -> None:
         """`queue` is the conversation that makes the calls, the session's unless one is passed."""
         self.stop = ""
-        self._session = session
-        self._heard_by = queue or session.state
+        self._dialogue = dialogue
+        self._heard_by = queue or dialogue.state
 
     async def before(self, turn_id: TurnId, call: ToolCallView) -> Opinion:
         """See `ToolHooks.before`."""
@@ -185,7 +185,7 @@ class SessionToolHooks:
         for told in self._inputs(call):
             name = hooked_name(call)
             payload: dict[str, Json] = {"tool_name": theirs(name), "tool_input": told, "tool_use_id": call.call_id}
-            opinion = await run_event(self._session, turn_id, "PreToolUse", payload, subject=name)
+            opinion = await run_event(self._dialogue, turn_id, "PreToolUse", payload, subject=name)
             _wait_with(self._heard_by, "PreToolUse", opinion)
             updated = opinion.updated_input
             if opinion.stop:
@@ -200,7 +200,7 @@ class SessionToolHooks:
 
     def _inputs(self, call: ToolCallView) -> list[dict[str, Json]]:
         """Arguments of a call for hooks: of a patch once for each file, since scripts look at one path."""
-        told = input_for_hook(call.name, call.raw_input, self._session.state.cwd)
+        told = input_for_hook(call.name, call.raw_input, self._dialogue.state.cwd)
         paths = dict.fromkeys(item.path for item in call.content if isinstance(item, DiffContent))
         if call.name not in {"apply_patch", "code_map"} or not paths:
             return [told]
@@ -209,8 +209,8 @@ class SessionToolHooks:
     async def after(self, turn_id: TurnId, call: ToolCallView, outcome: ToolOutcome) -> str:
         """See `ToolHooks.after`."""
         locations = (*call.locations, *outcome.locations)
-        if self._session.constellation.elsewhere is None:
-            await note_files_in_hand(self._session.state, call.kind, locations, self._heard_by)
+        if self._dialogue.shared.elsewhere is None:
+            await note_files_in_hand(self._dialogue.state, call.kind, locations, self._heard_by)
         said: list[str] = []
         for told in self._inputs(call):
             payload: dict[str, Json] = {
@@ -219,7 +219,7 @@ class SessionToolHooks:
                 "tool_response": response_for_hook(call, outcome),
                 "tool_use_id": call.call_id,
             }
-            opinion = await run_event(self._session, turn_id, "PostToolUse", payload, subject=hooked_name(call))
+            opinion = await run_event(self._dialogue, turn_id, "PostToolUse", payload, subject=hooked_name(call))
             self.stop = self.stop or opinion.stop
             if opinion.verdict is HookVerdict.DENY and opinion.reason:
                 said.append(opinion.reason)

@@ -36,7 +36,7 @@ from pattern_acp.workspace.git import git_facts
 
 if TYPE_CHECKING:
     from pattern_acp.session.constellation import Constellation
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.session.state import SessionState
 
 
@@ -205,7 +205,7 @@ def instructions_summary(state: "SessionState") -> str:
 
 
 async def add_waiting(
-    session: "Session",
+    dialogue: "Dialogue",
     turn_id: TurnId,
     queue: "InjectionQueue | SessionState | None" = None,
     recorder: TurnRecorder | None = None,
@@ -217,12 +217,12 @@ async def add_waiting(
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
     """
-    queue, recorder = queue or session.state, recorder or session.recorder
+    queue, recorder = queue or dialogue.state, recorder or dialogue.recorder
     waiting = list(queue.waiting)
     queue.waiting.clear()
     if not waiting:
         return
-    ids = session.constellation.ids
+    ids = dialogue.shared.ids
     parts = tuple(part for addition in waiting for part in (text_of(addition), *addition.parts))
     message = Message(MessageId(ids.new("msg")), Role.USER, parts)
     events = [new for addition in waiting for new in _shown(turn_id, ToolCallId(ids.new("call")), addition)]

@@ -100,7 +100,7 @@ class JobOffers:
             quoted = replace(quoted, number=number)
             await self._session.recorder.record(NewEvent(quoted, Actor.SYSTEM, Origin.AGENT))
             async with self._tools.asking():
-                answer = await ask_about(self._session, self._question(quoted))
+                answer = await ask_about(self._session.dialogue, self._question(quoted))
             if not isinstance(answer, JobTerms):
                 return await self._answered(turn_id, quoted, answer)
             # The turn has its model already.
@@ -111,16 +111,16 @@ class JobOffers:
         session, quote = self._session, quoted.quotes[0]
         ahead = f"The work ahead, estimated at about {price_text(quote)},"
         if isinstance(answer, str):
-            await decline(session, quoted.job_id)
+            await decline(session.dialogue, quoted.job_id)
             return "" if answer == WITHOUT else f"{ahead} was stopped before it began."
         spent = (await spent_now(session.constellation, session.session_id, turn_id)).turn
         since = UnderWay(spent, round(self._tools.seconds * 1000))
         # What was changed before is none of the job's, and /rewind goes back to here.
         await session.checkpoints.take("tool", f"before job {quoted.number}")
-        if not await agree(session, quoted, answer):
+        if not await agree(session.dialogue, quoted, answer):
             return f"{ahead} was not begun: the offer of job {quoted.number} ended before you agreed."
         row = await session.constellation.database.read(lambda tx: store.job_numbered(tx, quoted.number))
-        await work_on(session, row, quoted, since)
+        await work_on(session.dialogue, session.checkpoints, row, quoted, since)
         self._tools.follow_job()
         return ""
 
@@ -162,10 +162,10 @@ class JobOffers:
     ) -> JobQuoted:
         """The estimate: of each subagent, or of a conversation as long as this one that does the steps of a plan."""
         session = self._session
-        shared, state, base = session.constellation, session.state, session_tokens(session)
+        shared, state, base = session.constellation, session.state, session_tokens(session.dialogue)
         parts: list[tuple[str, JobQuote, Reach]] = []
         for task in tasks:
-            reach = await reach_of(session, replace(terms, goal=task.task, paths=task.paths or terms.paths))
+            reach = await reach_of(session.dialogue, replace(terms, goal=task.task, paths=task.paths or terms.paths))
             model = shared.models.resolve(model_for(task.kind, state.settings.delegate, state.model.qualified))[1]
             own = replace(terms, checks=task.checks, workers=0)
             (quote,) = quotes_for(own, reach, [await self._as(model)], base_tokens=base)
@@ -174,13 +174,13 @@ class JobOffers:
             )
         if not parts:
             last = await shared.database.read(lambda tx: last_used(tx, session.session_id, state.model.qualified))
-            reach = await reach_of(session, replace(terms, goal="\n".join((terms.goal, *steps))))
+            reach = await reach_of(session.dialogue, replace(terms, goal="\n".join((terms.goal, *steps))))
             reach, long = replace(reach, steps=len(steps)), last.context_tokens if last is not None else 0
             candidates = [await self._as(state.model)]
             (quote,) = quotes_for(terms, reach, candidates, base_tokens=max(base, long))
             parts.append((f"{plural(len(steps), 'step')} of the model's plan.", quote, reach))
         whole = replace(added([quote for _, quote, _ in parts]), model=state.model.qualified)
-        reach = _together(await reach_of(session, terms), [reach for *_, reach in parts])
+        reach = _together(await reach_of(session.dialogue, terms), [reach for *_, reach in parts])
         return JobQuoted(
             turn_id,
             job_id,

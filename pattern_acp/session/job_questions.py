@@ -30,7 +30,7 @@ from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.codemap.model import IndexProgress
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Dialogue, ExtendedDialogue
 
 
 JOB_CALL = "job_offer"
@@ -55,27 +55,27 @@ class JobQuestion(Struct, frozen=True):
     """The reason for the question, above the quotes."""
 
 
-async def ask_about(session: "Session", question: JobQuestion) -> int | JobTerms | str:
+async def ask_about(dialogue: "Dialogue", question: JobQuestion) -> int | JobTerms | str:
     """Ask: the number of the quote that the user agrees to, narrower terms, or a refusal.
 
     Terms that cannot be read, or that are not narrower, are named, and the user is asked again.
     """
     quoted, refused = question.quoted, question.refusals[-1]
     options = (*question.labels, *((question.narrow,) if question.narrow else ()), *question.refusals)
-    turn_id, problem = session.turn_id, question.why
+    turn_id, problem = dialogue.turn_id, question.why
     for _ in range(MOST_ROUNDS):
-        call_id = ToolCallId(session.constellation.ids.new("call"))
+        call_id = ToolCallId(dialogue.shared.ids.new("call"))
         shown = TextContent(markdown(as_result(problem, *quote_parts(quoted)).document))
         call = ToolCallView(call_id, JOB_CALL, question.title, ToolKind.OTHER, {"job": quoted.number}, (), (shown,))
         asked = PermissionAsked(turn_id, call_id, question.title, options)
         started = NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM)
-        await session.recorder.record(started, NewEvent(asked, Actor.SYSTEM))
-        answer = await session.approver.put(UserQuestion(call, shown.text, options, is_closed=True))
+        await dialogue.recorder.record(started, NewEvent(asked, Actor.SYSTEM))
+        answer = await dialogue.approver.put(UserQuestion(call, shown.text, options, is_closed=True))
         if answer is None:
-            answer = await _by_buttons(session, call, question)
+            answer = await _by_buttons(dialogue, call, question)
         result: int | JobTerms | str = refused
         try:
-            result = await _understood(session, question, call, answer)
+            result = await _understood(dialogue, question, call, answer)
             problem = ""
         except JobTermsError as error:
             problem = error.sentence
@@ -85,7 +85,7 @@ async def ask_about(session: "Session", question: JobQuestion) -> int | JobTerms
         said = problem or said
         status = ToolCallStatus.FAILED if problem or isinstance(result, str) else ToolCallStatus.COMPLETED
         ended = ToolCallFinished(turn_id, call_id, status, said, (shown, TextContent(f"**{said}**")))
-        await session.recorder.record(
+        await dialogue.recorder.record(
             NewEvent(PermissionAnswered(turn_id, call_id, said), Actor.HUMAN, Origin.PERSON),
             NewEvent(ended, Actor.SYSTEM),
         )
@@ -95,7 +95,7 @@ async def ask_about(session: "Session", question: JobQuestion) -> int | JobTerms
 
 
 async def _understood(
-    session: "Session", question: JobQuestion, call: ToolCallView, answer: str
+    dialogue: "Dialogue", question: JobQuestion, call: ToolCallView, answer: str
 ) -> int | JobTerms | str:
     """The meaning of an answer.
 
@@ -107,22 +107,22 @@ async def _understood(
     if chosen is None and wish and (question.narrow or question.takes_words):
         return narrowed(question.quoted.terms, wish)
     if chosen is None and question.narrow and answer.startswith(question.narrow):
-        return await _narrower(session, question.quoted, call) or question.refusals[-1]
+        return await _narrower(dialogue, question.quoted, call) or question.refusals[-1]
     refused = next((one for one in question.refusals if answer.startswith(one)), question.refusals[-1])
     return refused if chosen is None else chosen
 
 
-async def _by_buttons(session: "Session", call: ToolCallView, question: JobQuestion) -> str:
+async def _by_buttons(dialogue: "Dialogue", call: ToolCallView, question: JobQuestion) -> str:
     """The answer of a client that shows one button of a kind."""
     kinds = (PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_ALWAYS)
     names = (*question.labels, *question.refusals[:-1])
     offered: dict[PermissionAnswer, str] = dict(zip(kinds, names, strict=False))
     options = [ApprovalOption(kind, label) for kind, label in offered.items()]
     options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, question.refusals[-1]))
-    return offered.get(await session.approver.ask(ApprovalRequest(call, call.title, tuple(options))), "")
+    return offered.get(await dialogue.approver.ask(ApprovalRequest(call, call.title, tuple(options))), "")
 
 
-async def _narrower(session: "Session", quoted: JobQuoted, call: ToolCallView) -> JobTerms | None:
+async def _narrower(dialogue: "Dialogue", quoted: JobQuoted, call: ToolCallView) -> JobTerms | None:
     """Narrower terms that the user chooses now; None where they give none.
 
     Raises:
@@ -134,7 +134,7 @@ async def _narrower(session: "Session", quoted: JobQuoted, call: ToolCallView) -
         JobHold(None if half.tokens is None else half.tokens // 2, half.micro_units and half.micro_units // 2)
     )
     text = "Narrow it by which options? For example: --paths tests/** --max 1 USD --check CMD"
-    answer = await session.approver.put(UserQuestion(call, text, (f"--max {halved}", DECLINE), is_closed=True))
+    answer = await dialogue.approver.put(UserQuestion(call, text, (f"--max {halved}", DECLINE), is_closed=True))
     wish = answer[answer.index("--") :] if answer and "--" in answer else ""
     return narrowed(terms, wish) if wish else None
 
@@ -149,17 +149,17 @@ _WORD = re.compile(r"[^\W\d_]{4,}")
 _MOST_WORDS = 24
 
 
-async def reach_of(session: "Session", terms: JobTerms) -> Reach:
+async def reach_of(dialogue: "Dialogue", terms: JobTerms) -> Reach:
     """The files that the terms leave in reach; nothing where there is no code map.
 
     Raises:
         WorkspaceError: the index can be neither read nor made again.
     """
-    code = code_of(session.constellation, session.state)
+    code = code_of(dialogue.shared, dialogue.state)
     if code is None:
         return Reach()
     found, _ = await code.ask(
-        session.state.policy.roots[0], lambda tx: reach_in(tx, terms), on_progress=_unshown, briefly=True
+        dialogue.state.policy.roots[0], lambda tx: reach_in(tx, terms), on_progress=_unshown, briefly=True
     )
     return found or Reach()
 
@@ -198,9 +198,9 @@ def reach_in(tx: Transaction, terms: JobTerms) -> Reach:
     )
 
 
-def session_tokens(session: "Session") -> int:
+def session_tokens(dialogue: "ExtendedDialogue") -> int:
     """The tokens of the system prompt and the tools, which every request has."""
-    stable = stable_part(session)
+    stable = stable_part(dialogue)
     tools = canonical_json(
         [{"name": each.name, "description": each.description, "schema": each.input_schema} for each in stable.tools]
     )

@@ -32,6 +32,7 @@ from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.turn.tool_runner import CallProgress
 
 if TYPE_CHECKING:
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.session.session import Session
 
 EVENT_CHARACTERS = 1_500
@@ -67,7 +68,7 @@ async def review_job(session: "Session", row: JobRow, name: str, turn_id: TurnId
     """
     if not row.state.is_over:
         raise JobTermsError(f"Job {row.number} is {row.state.value}; only a job that is over is reviewed.")
-    persona = await _persona(session, name)
+    persona = await _persona(session.dialogue, name)
     record = await session.constellation.database.read(lambda tx: _record_of(tx, row))
     parts = own_tools(session, turn_id).parts
     if parts is None:
@@ -92,10 +93,10 @@ async def review_job(session: "Session", row: JobRow, name: str, turn_id: TurnId
     return f"**Job {row.number}, reviewed by {who}.** This is advice: the receipt stays as it is.\n\n{said}"
 
 
-async def _persona(session: "Session", name: str) -> Persona | None:
+async def _persona(dialogue: "Dialogue", name: str) -> Persona | None:
     """The persona of a name, or the first other one than the session's; None where there is only that."""
-    shared = session.constellation
-    others = sorted(each for each in shared.personas if each != session.state.persona.name)
+    shared = dialogue.shared
+    others = sorted(each for each in shared.personas if each != dialogue.state.persona.name)
     wanted = name or next(iter(others), "")
     if not wanted or shared.persona_named is None:
         return None

@@ -18,7 +18,7 @@ from pattern_acp.session.ports import recorded_question
 from pattern_acp.turn.recorder import ToolCallShows
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.turn.recorder import TurnRecorder
 
 SIGN_IN_CALL = "mcp_login"
@@ -33,7 +33,7 @@ START_SECONDS = 20.0
 """Longest that the turn waits for a server after the user signed in."""
 
 
-async def offer_sign_in(session: "Session", turn_id: TurnId, server: Server) -> bool:
+async def offer_sign_in(dialogue: "Dialogue", turn_id: TurnId, server: Server) -> bool:
     """Ask whether to sign in at a server, and do it; whether the user is signed in.
 
     Raises:
@@ -42,18 +42,18 @@ async def offer_sign_in(session: "Session", turn_id: TurnId, server: Server) -> 
     where = show_url(server.settings.url.partition("?")[0])
     reason = f"The MCP server {server.name} ({where}) wants a login. Its tools are missing until you sign in."
     call = ToolCallView(
-        ToolCallId(session.constellation.ids.new("call")),
+        ToolCallId(dialogue.shared.ids.new("call")),
         SIGN_IN_CALL,
         f"Sign in at the MCP server {server.name}?",
         ToolKind.OTHER,
         {"server": server.name, "url": where},
         content=(TextContent(f"{reason} Your browser opens for it, and the login is stored with your other keys."),),
     )
-    async with recorded_question(session.approver, session.recorder, turn_id, call, reason, OPTIONS) as question:
+    async with recorded_question(dialogue, turn_id, call, reason, OPTIONS) as question:
         question.told, question.done = "The sign-in was cancelled.", False
         try:
             if (await question.put()).allows:
-                question.told = await _sign_in(session.recorder, call, server)
+                question.told = await _sign_in(dialogue.recorder, call, server)
             else:
                 question.told = f"Not signed in. `pattern-acp mcp login {server.name}` in a terminal does it later."
         except SignInError as error:

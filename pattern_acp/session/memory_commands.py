@@ -55,7 +55,7 @@ async def run_memory(session: "Session", argument: str) -> Result:
     result = await verb.run(_desk(session), **read_slash(verb, rest, f"/memory {verb.name}"))
     if verb.name == "forget":
         # What this session has in memory would go to the model with the next prompt.
-        await reload_history(session)
+        await reload_history(session.dialogue)
     return result
 
 
@@ -128,5 +128,5 @@ async def _confirmed(session: "Session", taken: ForgettingPreview) -> bool:
         ApprovalOption(PermissionAnswer.ALLOW_ONCE, "Forget for good"),
         ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"),
     )
-    answer = await ask_recorded(session.approver, session.recorder, turn_id, call, question, options)
+    answer = await ask_recorded(session.dialogue, turn_id, call, question, options)
     return answer.allows

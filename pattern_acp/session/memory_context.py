@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pattern_acp.memory.service.history import HistoryScope, MemoryHistory
     from pattern_acp.memory.service.undo import AgentHistory
     from pattern_acp.session.constellation import Constellation
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.session.state import SessionState
 
 
@@ -135,7 +135,7 @@ def damaged_view(damaged: DamagedBlock) -> MemoryView:
     )
 
 
-async def show_memory(session: "Session", turn_id: TurnId, views: Sequence[MemoryView]) -> None:
+async def show_memory(dialogue: "Dialogue", turn_id: TurnId, views: Sequence[MemoryView]) -> None:
     """Put all of memory before the prompt at the end of the history, when the model does not know it, or not well.
 
     Raises:
@@ -143,32 +143,32 @@ async def show_memory(session: "Session", turn_id: TurnId, views: Sequence[Memor
     """
     if not views:
         return
-    shown = known_memory(session.state.shown, session.state.history)
+    shown = known_memory(dialogue.state.shown, dialogue.state.history)
     if shown is not None:
-        changes = await memory_changes(session, shown, views)
+        changes = await memory_changes(dialogue, shown, views)
         if not changes or not is_worth_restating(shown, changes):
             return
     shown = shown_memory(turn_id, views)
-    await session.recorder.record(NewEvent(shown, Actor.SYSTEM, Origin.MEMORY))
-    session.state.history.insert(len(session.state.history) - 1, state_message(shown))
-    session.state.shown = shown
+    await dialogue.recorder.record(NewEvent(shown, Actor.SYSTEM, Origin.MEMORY))
+    dialogue.state.history.insert(len(dialogue.state.history) - 1, state_message(shown))
+    dialogue.state.shown = shown
 
 
-async def memory_changes(session: "Session", shown: MemoryShown, views: Sequence[MemoryView]) -> tuple[Section, ...]:
+async def memory_changes(dialogue: "Dialogue", shown: MemoryShown, views: Sequence[MemoryView]) -> tuple[Section, ...]:
     """Notices of what changed since the model was shown all.
 
     Raises:
         DatabaseError: the constellation cannot be read.
     """
-    known = session.state.memory_changes
+    known = dialogue.state.memory_changes
     if known is None or known[:2] != (shown, views):
-        notes = await _write_notes(session, shown, views)
-        known = session.state.memory_changes = shown, tuple(views), change_notices(shown, views, notes)
+        notes = await _write_notes(dialogue, shown, views)
+        known = dialogue.state.memory_changes = shown, tuple(views), change_notices(shown, views, notes)
     return known[2]
 
 
 async def _write_notes(
-    session: "Session", shown: MemoryShown, views: Sequence[MemoryView]
+    dialogue: "Dialogue", shown: MemoryShown, views: Sequence[MemoryView]
 ) -> dict[str, list[WriteNote]]:
     changed = changed_blocks(shown, views)
     if not changed:
@@ -177,13 +177,13 @@ async def _write_notes(
     def look(tx: Transaction) -> dict[str, list[WriteNote]]:
         return {
             block.block_id: [
-                WriteNote(author_of(write, session.session_id), write.at_ms)
+                WriteNote(author_of(write, dialogue.session_id), write.at_ms)
                 for write in writes_since(tx, block.block_id, block.version)
             ]
             for block in changed
         }
 
-    return await session.constellation.database.read(look)
+    return await dialogue.shared.database.read(look)
 
 
 def author_of(write: LaterWrite, session_id: SessionId) -> str:
@@ -193,20 +193,20 @@ def author_of(write: LaterWrite, session_id: SessionId) -> str:
     return _AUTHORS[write.actor]
 
 
-async def exchange_files(session: "Session") -> None:
+async def exchange_files(dialogue: "Dialogue") -> None:
     """See `memory_files.exchange_files`. Forked memory has no files: those of the project are of what is not forked."""
-    if session.state.settings.memory.files and session.state.memory_fork is None:
+    if dialogue.state.settings.memory.files and dialogue.state.memory_fork is None:
         from pattern_acp.session import memory_files
 
-        await memory_files.exchange_files(session)
+        await memory_files.exchange_files(dialogue)
 
 
-async def write_files(session: "Session") -> None:
+async def write_files(dialogue: "Dialogue") -> None:
     """See `memory_files.write_files`, and `exchange_files` for forked memory."""
-    if session.state.settings.memory.files and session.state.memory_fork is None:
+    if dialogue.state.settings.memory.files and dialogue.state.memory_fork is None:
         from pattern_acp.session import memory_files
 
-        await memory_files.write_files(session)
+        await memory_files.write_files(dialogue)
 
 
 logger = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class RequestMemory(Struct, frozen=True):
 
 
 async def memory_of_request(
-    session: "Session",
+    dialogue: "Dialogue",
     turn_id: TurnId,
     *,
     asks_repeats: bool = False,
@@ -248,56 +248,56 @@ async def memory_of_request(
     Raises:
         DatabaseError: the constellation cannot be read.
     """
-    at, writes = anyio.current_time(), session.constellation.database.writes
+    at, writes = anyio.current_time(), dialogue.shared.database.writes
     if before is not None and before.writes == writes and at - before.at <= FRESH_SECONDS:
         return replace(before, was_forgotten=False)
-    known, memory = session.state.redacted_seq, session.memory
+    known, memory = dialogue.state.redacted_seq, dialogue.memory.persona
 
     def look(tx: Transaction) -> tuple[int, tuple[tuple[Pair, str], ...], Callable[[], None] | None]:
         take = beside(tx) if beside is not None else None
-        if session.state.has_tasks is None:
+        if dialogue.state.has_tasks is None:
             # Once: tools that came and went would break the cached prefix.
-            session.state.has_tasks = has_open_tasks(tx, memory_owner(session.state).lasting.owners)
-        if session.state.has_past is None:
-            session.state.has_past = has_earlier_session(tx, session.session_id)
+            dialogue.state.has_tasks = has_open_tasks(tx, memory_owner(dialogue.state).lasting.owners)
+        if dialogue.state.has_past is None:
+            dialogue.state.has_past = has_earlier_session(tx, dialogue.session_id)
         untold = memory.repeats.untold(tx) if asks_repeats else ()
-        return newest_redaction_of_history(tx, session.session_id, after=known), untold, take
+        return newest_redaction_of_history(tx, dialogue.session_id, after=known), untold, take
 
     try:
         (newest, untold, take), blocks = await memory.blocks_beside(look)
     except BlockError as error:
         if beside is not None:
-            (await session.constellation.database.read(beside))()
-        was_forgotten = await drop_forgotten(session)
-        untold = await session.constellation.database.read(memory.repeats.untold) if asks_repeats else ()
-        return RequestMemory(was_forgotten, await _without_memory(session, turn_id, error), untold, at, writes)
+            (await dialogue.shared.database.read(beside))()
+        was_forgotten = await drop_forgotten(dialogue)
+        untold = await dialogue.shared.database.read(memory.repeats.untold) if asks_repeats else ()
+        return RequestMemory(was_forgotten, await _without_memory(dialogue, turn_id, error), untold, at, writes)
     if take is not None:
         take()
-    was_forgotten = await _drop(session, newest)
-    return RequestMemory(was_forgotten, await _views(session, turn_id, blocks), untold, at, writes)
+    was_forgotten = await _drop(dialogue, newest)
+    return RequestMemory(was_forgotten, await _views(dialogue, turn_id, blocks), untold, at, writes)
 
 
-async def _views(session: "Session", turn_id: TurnId, blocks: Sequence[MemoryBlockView]) -> tuple[MemoryView, ...]:
-    damaged = session.memory.damaged
+async def _views(dialogue: "Dialogue", turn_id: TurnId, blocks: Sequence[MemoryBlockView]) -> tuple[MemoryView, ...]:
+    damaged = dialogue.memory.persona.damaged
     for one in damaged:
-        await _tell(session, turn_id, f"This session continues without one block of memory: {one.sentence}")
+        await _tell(dialogue, turn_id, f"This session continues without one block of memory: {one.sentence}")
     return (*map(memory_view, blocks), *map(damaged_view, damaged))
 
 
-async def _without_memory(session: "Session", turn_id: TurnId, error: BlockError) -> tuple[MemoryView, ...]:
+async def _without_memory(dialogue: "Dialogue", turn_id: TurnId, error: BlockError) -> tuple[MemoryView, ...]:
     logger.warning("memory could not be read: %s", type(error).__name__)
-    await _tell(session, turn_id, f"This session continues without memory: {error.sentence}")
+    await _tell(dialogue, turn_id, f"This session continues without memory: {error.sentence}")
     return ()
 
 
-async def _tell(session: "Session", turn_id: TurnId, sentence: str) -> None:
+async def _tell(dialogue: "Dialogue", turn_id: TurnId, sentence: str) -> None:
     """Show a sentence to the user, once a session."""
-    if sentence not in session.state.told_of_memory:
-        session.state.told_of_memory.add(sentence)
-        await show_sentence(session.recorder, turn_id, session.constellation.ids, f"> {sentence}\n\n")
+    if sentence not in dialogue.state.told_of_memory:
+        dialogue.state.told_of_memory.add(sentence)
+        await show_sentence(dialogue.recorder, turn_id, dialogue.shared.ids, f"> {sentence}\n\n")
 
 
-async def drop_forgotten(session: "Session") -> bool:
+async def drop_forgotten(dialogue: "Dialogue") -> bool:
     """Take the conversation afresh when another session, or another process, had words of it forgotten.
 
     Says whether that was so. The list stays the same one, since a turn that runs continues with it.
@@ -305,20 +305,20 @@ async def drop_forgotten(session: "Session") -> bool:
     Raises:
         DatabaseError: the constellation cannot be read.
     """
-    known = session.state.redacted_seq
-    newest = await session.constellation.database.read(
-        lambda tx: newest_redaction_of_history(tx, session.session_id, after=known)
+    known = dialogue.state.redacted_seq
+    newest = await dialogue.shared.database.read(
+        lambda tx: newest_redaction_of_history(tx, dialogue.session_id, after=known)
     )
-    return await _drop(session, newest)
+    return await _drop(dialogue, newest)
 
 
-async def _drop(session: "Session", newest: int) -> bool:
-    if newest == session.state.redacted_seq:
+async def _drop(dialogue: "Dialogue", newest: int) -> bool:
+    if newest == dialogue.state.redacted_seq:
         return False
-    conversation = session.state.history
-    await reload_history(session)
-    conversation[:] = session.state.history
-    session.state.history = conversation
+    messages = dialogue.state.history
+    await reload_history(dialogue)
+    messages[:] = dialogue.state.history
+    dialogue.state.history = messages
     return True
 
 
@@ -339,11 +339,11 @@ _RECALLED = MemoryFilter(kinds=("block", "archival", "user", "assistant", "task"
 class PromptRecall:
     """A search of memory for a prompt, beside which its turn reads something else; empty without anything to find."""
 
-    def __init__(self, session: "Session", prompt: Message) -> None:
+    def __init__(self, dialogue: "Dialogue", prompt: Message) -> None:
         """Nothing is searched where the settings or the model have no use for it, and for small talk."""
-        self._session = session
+        self._dialogue = dialogue
         # `offline` searches memory itself and shows it; it reads nothing of this.
-        is_used = session.state.settings.memory.recall_tokens > 0 and session.state.model.provider != "offline"
+        is_used = dialogue.state.settings.memory.recall_tokens > 0 and dialogue.state.model.provider != "offline"
         self._query = prompt.words[:QUERY_CHARACTERS] if is_used else ""
         self._telling = recall_budget.telling_words(query_terms(self._query))
         self._hits: tuple[MemoryHit, ...] = ()
@@ -355,10 +355,10 @@ class PromptRecall:
             tasks.start_soon(self._search)
 
     async def _search(self) -> None:
-        session = self._session
+        dialogue = self._dialogue
         try:
-            with anyio.move_on_after(session.constellation.recall_seconds) as in_time:
-                self._hits = await session.memory.search(self._query, CANDIDATES, _RECALLED)
+            with anyio.move_on_after(dialogue.shared.recall_seconds) as in_time:
+                self._hits = await dialogue.memory.persona.search(self._query, CANDIDATES, _RECALLED)
             if in_time.cancelled_caught:
                 logger.info("Recalling for a prompt took too long and was left out.")
         except PatternError as error:
@@ -375,21 +375,21 @@ class PromptRecall:
         if not self._telling:
             return NOTHING
         await self._ended.wait()
-        session = self._session
+        dialogue = self._dialogue
         shown = {f"memory block {block.label}" for block in memory if block.is_shown}
         found = [
             Recallable(hit.source, hit.text, hit.at_ms, hit.words, hit.meaning, hit.place, hit.entry)
             for hit in self._hits
             if hit.source not in shown
         ]
-        tokens = session.state.settings.memory.recall_tokens
+        tokens = dialogue.state.settings.memory.recall_tokens
         recalled = recall_budget.choose(found, self._telling, tokens, self._query)
         if not recalled:
             return NOTHING
-        session.memory.recalled([one.entry for one in recalled])
+        dialogue.memory.persona.recalled([one.entry for one in recalled])
         query = " ".join(prompt.words.split())[:SHOWN_QUERY]
         await show_search(
-            session,
+            dialogue,
             turn_id,
             "memory_recall",
             recall_budget.recall_title(recalled),
@@ -399,7 +399,7 @@ class PromptRecall:
         return recall_budget.for_model(recalled)
 
 
-async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[str]) -> Section:
+async def tell_repeats(dialogue: "Dialogue", turn_id: TurnId, sentences: Sequence[str]) -> Section:
     """Tell the model about facts that say nearly the same, in sight of the user.
 
     Raises:
@@ -407,12 +407,12 @@ async def tell_repeats(session: "Session", turn_id: TurnId, sentences: Sequence[
     """
     more = f" (+{len(sentences) - 1} more)" if len(sentences) > 1 else ""
     title = f"Nearly the same: {recall_budget.shortened_words(sentences[0], recall_budget.TITLE_CHARACTERS)}{more}"
-    await show_search(session, turn_id, "memory_repeats", title, {"found": len(sentences)}, "\n".join(sentences))
+    await show_search(dialogue, turn_id, "memory_repeats", title, {"found": len(sentences)}, "\n".join(sentences))
     return untrusted_block("memory_repeats", *sentences)
 
 
 async def show_search(
-    session: "Session",
+    dialogue: "Dialogue",
     turn_id: TurnId,
     name: str,
     title: str,
@@ -427,36 +427,36 @@ async def show_search(
     Raises:
         DatabaseError: it could not be recorded, and was not shown.
     """
-    call_id = ToolCallId(session.constellation.ids.new("call"))
+    call_id = ToolCallId(dialogue.shared.ids.new("call"))
     call = ToolCallView(call_id, name, title, kind, about)
     ended = ToolCallFinished(turn_id, call_id, ToolCallStatus.COMPLETED, found, content=(TextContent(found),))
-    await session.recorder.record(
+    await dialogue.recorder.record(
         NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.MEMORY),
         NewEvent(ended, Actor.SYSTEM, Origin.MEMORY),
     )
 
 
-async def reload_history(session: "Session") -> None:
-    """Take the conversation of `session` afresh from the journal.
+async def reload_history(dialogue: "Dialogue") -> None:
+    """Take the conversation afresh from the journal.
 
     Raises:
         JournalError: an event cannot be understood.
         DatabaseError: the constellation cannot be read, or what waits for a commit cannot be written.
     """
-    state = session.state
-    await session.recorder.commit_waiting()
+    state = dialogue.state
+    await dialogue.recorder.commit_waiting()
 
     def read(tx: Transaction) -> tuple[HistoryCache, list[Recorded], int]:
-        newest = newest_redaction_of_history(tx, session.session_id, after=state.redacted_seq)
+        newest = newest_redaction_of_history(tx, dialogue.session_id, after=state.redacted_seq)
         # Forgetting changes what was read already; what ends in shared history is no place in the session's own stream.
         is_known = newest == state.redacted_seq and state.settled.session_seq > 0
         known = state.settled if is_known else HistoryCache()
-        added = read_history(tx, session.session_id, after=known.session_seq)
+        added = read_history(tx, dialogue.session_id, after=known.session_seq)
         if went_back(added):
-            return HistoryCache(), active_events(read_history(tx, session.session_id)), newest
+            return HistoryCache(), active_events(read_history(tx, dialogue.session_id)), newest
         return known, added, newest
 
-    known, recorded, redacted_seq = await session.constellation.database.read(read)
+    known, recorded, redacted_seq = await dialogue.shared.database.read(read)
     ends = (place for place in range(len(recorded), 0, -1) if isinstance(recorded[place - 1].event, TurnEnded))
     end = next(ends, 0)
     state.settled = known.followed_by(recorded[:end])

@@ -48,7 +48,7 @@ from pattern_acp.workspace.files import fingerprint
 
 if TYPE_CHECKING:
     from pattern_acp.session.constellation import Constellation
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.session.state import SessionState
 
 
@@ -68,17 +68,17 @@ class _OnDisk(Struct, frozen=True):
     contents: dict[str, bytes]
 
 
-async def exchange_files(session: "Session") -> None:
+async def exchange_files(dialogue: "Dialogue") -> None:
     """Take in what was edited in the files, then bring them up to date. Nothing here ever stops a turn.
 
     Files that cannot be used are left alone and named to the user, once for each state they are in.
     """
-    await _guarded(session, takes_in=True)
+    await _guarded(dialogue, takes_in=True)
 
 
-async def write_files(session: "Session") -> None:
+async def write_files(dialogue: "Dialogue") -> None:
     """Bring the files up to date after a write; those that were edited meanwhile wait for the next turn."""
-    await _guarded(session, takes_in=False)
+    await _guarded(dialogue, takes_in=False)
 
 
 async def renew_files(database: Database, root: str, memory: ConstellationMemory, *, now_ms: int) -> tuple[str, ...]:
@@ -104,28 +104,30 @@ async def renew_files(database: Database, root: str, memory: ConstellationMemory
         return (_not_kept(folder, error),)
 
 
-async def _guarded(session: "Session", *, takes_in: bool) -> None:
-    folder = _folder(session.state)
+async def _guarded(dialogue: "Dialogue", *, takes_in: bool) -> None:
+    folder = _folder(dialogue.state)
     try:
-        if await anyio.to_thread.run_sync(leads_elsewhere, folder, session.state.policy.roots[0]):
+        if await anyio.to_thread.run_sync(leads_elsewhere, folder, dialogue.state.policy.roots[0]):
             report_once(
-                session.state, str(folder), "The folder .pattern/memory leads out of the project, so it is not used."
+                dialogue.state,
+                str(folder),
+                "The folder .pattern/memory leads out of the project, so it is not used.",
             )
             return
-        views = await session.memory.blocks()
-        if takes_in and await _take_in(session, folder, views):
-            views = await session.memory.blocks()
-        database, kept = session.constellation.database, _kept(session.memory)
+        views = await dialogue.memory.persona.blocks()
+        if takes_in and await _take_in(dialogue, folder, views):
+            views = await dialogue.memory.persona.blocks()
+        database, kept = dialogue.shared.database, _kept(dialogue.memory.persona)
         for name, sentence in await _bring_up_to_date(database, folder, views, kept):
-            report_once(session.state, name, sentence)
-        state, now_ms = session.state, session.constellation.clock.now_ms()
+            report_once(dialogue.state, name, sentence)
+        state, now_ms = dialogue.state, dialogue.shared.clock.now_ms()
         about = {"project": state.project_key, "persona": state.persona.name, "cwd": state.cwd}
         for name, sentence in await _write_notes(database, folder, about, now_ms):
             report_once(state, name, sentence)
     except PatternError as error:
         logger.warning("memory was not stored as files: %s", type(error).__name__)
     except OSError as error:
-        report_once(session.state, str(folder), _not_kept(folder, error))
+        report_once(dialogue.state, str(folder), _not_kept(folder, error))
 
 
 async def _write_notes(
@@ -144,9 +146,9 @@ async def _write_notes(
     return [(name, MemoryFileError(name, "this memory did not write it; move it away.").sentence) for name in strange]
 
 
-async def _take_in(session: "Session", folder: Path, views: Sequence[MemoryBlockView]) -> bool:
+async def _take_in(dialogue: "Dialogue", folder: Path, views: Sequence[MemoryBlockView]) -> bool:
     """Merge edited files; says whether there was one."""
-    written = await session.constellation.database.read(lambda tx: files_in(tx, str(folder)))
+    written = await dialogue.shared.database.read(lambda tx: files_in(tx, str(folder)))
     disk = await anyio.to_thread.run_sync(_read_all, folder, [one.file for one in written.values()])
     labels = {view.block_id: view.label for view in views}
     took = False
@@ -155,25 +157,25 @@ async def _take_in(session: "Session", folder: Path, views: Sequence[MemoryBlock
         if content is None or content_hash(content) == one.file_hash or one.block_id not in labels:
             continue
         try:
-            took = await _merge(session, folder, one, content, labels[one.block_id]) or took
-            await _note(session.constellation, folder, one, content)
+            took = await _merge(dialogue, folder, one, content, labels[one.block_id]) or took
+            await _note(dialogue.shared, folder, one, content)
         except BlockError as error:
             sentence = error if isinstance(error, MemoryFileError) else MemoryFileError(one.file, error.sentence)
-            report_once(session.state, one.file + content_hash(content), sentence.sentence)
+            report_once(dialogue.state, one.file + content_hash(content), sentence.sentence)
     return took
 
 
-async def _merge(session: "Session", folder: Path, one: MemoryFile, content: bytes, label: str) -> bool:
-    schema, base = await session.constellation.database.read(lambda tx: _text_then(tx, session.state, one))
+async def _merge(dialogue: "Dialogue", folder: Path, one: MemoryFile, content: bytes, label: str) -> bool:
+    schema, base = await dialogue.shared.database.read(lambda tx: _text_then(tx, dialogue.state, one))
     edited = text_in_file(one.file, content, label, known=base)
     text = text_of_edited(label, schema, edited, base, Path(one.file).suffix)
     if text == base:
         return False
     edit = MemoryEdit(label, "rewrite", text, reason=f"Edited in .pattern/memory/{one.file}.", base=base)
     # What the agent wrote into the file, which the user allowed, is the agent's and not the user's.
-    seen = session.state.fingerprints.get(str(folder / one.file))
+    seen = dialogue.state.fingerprints.get(str(folder / one.file))
     by_agent = seen is not None and seen == fingerprint(content.decode("utf-8", "replace"))
-    await (session.memory if by_agent else session.person_memory).commit(edit, None)
+    await (dialogue.memory.persona if by_agent else dialogue.memory.person).commit(edit, None)
     return True
 
 

@@ -53,9 +53,16 @@ from pattern_acp.session.jobs import JobRecords
 from pattern_acp.session.mcp import RecordedAgreements, SessionMcp
 from pattern_acp.session.memory_context import history_scope, memory_owner, write_files
 from pattern_acp.session.options import first_level, overlap_of
-from pattern_acp.session.ports import Client, ClientDescription, CredentialsError, FolderUnusableError, SessionPorts
+from pattern_acp.session.ports import (
+    Client,
+    ClientDescription,
+    CredentialsError,
+    ExtendedDialogue,
+    FolderUnusableError,
+    SessionPorts,
+)
 from pattern_acp.session.projections import SessionProjections
-from pattern_acp.session.session import Session, SessionParts
+from pattern_acp.session.session import Session
 from pattern_acp.session.state import FolderTrust, SessionMemory, SessionState
 from pattern_acp.session.trust import follow_servers, open_trust, trusting_files
 from pattern_acp.session.window import seen_messages
@@ -269,13 +276,13 @@ def assemble(
     )
     view, workbench = client.view(state.client_id), client.workbench(state.client_id)
     own_approver = client.approver(state.client_id)
-    ports = SessionPorts(view, workbench, own_approver, client.asking_all(own_approver, state.session_id))
+    approver = client.asking_all(own_approver, state.session_id)
     tasks = shared.background
     records = JobRecords(recorder, view)
     jobs = Jobs(workbench.terminal, tasks, records, shared.clock, known) if tasks is not None else None
 
     def history() -> "HistoryScope":
-        return history_scope(session.constellation, session.state)
+        return history_scope(shared, state)
 
     scope = RewindScope(
         state.session_id,
@@ -291,20 +298,21 @@ def assemble(
         shared.code,
     )
     mcp = _servers(shared, opening, recorder, is_read=state.is_read)
-    parts = SessionParts(mcp, trust, jobs, Checkpoints(scope))
-    session = Session(shared, state, ports, memory, recorder, parts)
+    checkpoints = Checkpoints(scope)
+    dialogue = ExtendedDialogue(shared, state, recorder, approver, view, memory, trust, mcp)
+    session = Session(dialogue, SessionPorts(workbench, own_approver), jobs, checkpoints)
     state.policy.trusts_folder = lambda: trust.granted
-    state.policy.trusting_files = lambda: trusting_files(session)
+    state.policy.trusting_files = lambda: trusting_files(session.recorder, session.trust)
     records.after_change = session.wake_if_due
-    _connect_memory(session)
+    _connect_memory(dialogue)
 
-    def remember_as() -> None:
-        turn, (owner, memory) = session.memory.turn_id, _memory_of(shared, state)
-        session.memory, session.person_memory = memory.persona, memory.person
-        session.memory.turn_id = session.person_memory.turn_id = turn
-        session.checkpoints.scope = replace(session.checkpoints.scope, memory=memory.persona, owner=owner)
+    def follow_persona() -> None:
+        turn, (owner, found) = memory.persona.turn_id, _memory_of(shared, state)
+        memory.persona, memory.person = found.persona, found.person
+        memory.begin(turn)
+        checkpoints.scope = replace(checkpoints.scope, memory=memory.persona, owner=owner)
         projections.remember_as(state.persona.name, memory.persona)
-        _connect_memory(session)
+        _connect_memory(dialogue)
 
     async def change(name: str, by: str) -> None:
         # Late: most sessions keep theirs.
@@ -312,45 +320,43 @@ def assemble(
 
         await change_persona(session, name, partial(model_of, shared), by=by)
 
-    session.remember_as, session.change_persona = remember_as, change
-    projections.skills = lambda: usable_skills(session.trust)
-    follow_servers(session)
+    memory.follow_persona, session.change_persona = follow_persona, change
+    projections.skills = lambda: usable_skills(trust)
+    follow_servers(dialogue)
     return session
 
 
 def _memory_of(shared: Constellation, state: SessionState) -> tuple[MemoryScope, SessionMemory]:
     """The memory of the session's persona."""
     owner = memory_owner(state)
-    memory = SessionMemory(
-        *(
-            ConstellationMemory(
-                shared.database,
-                owner,
-                clock=shared.clock,
-                ids=shared.ids,
-                peer=shared.peer,
-                writer=writer,
-                indexer=shared.indexer,
-                rules=memory_rules(shared, state.settings),
-            )
-            for writer in (PERSONA, PERSON)
+    persona, person = (
+        ConstellationMemory(
+            shared.database,
+            owner,
+            clock=shared.clock,
+            ids=shared.ids,
+            peer=shared.peer,
+            writer=writer,
+            indexer=shared.indexer,
+            rules=memory_rules(shared, state.settings),
         )
+        for writer in (PERSONA, PERSON)
     )
-    return owner, memory
+    return owner, SessionMemory(persona, person)
 
 
-def _connect_memory(session: Session) -> None:
-    for memory in (session.memory, session.person_memory):
-        memory.searching.in_context = lambda: seen_messages(session.state)
-        memory.after_commit = lambda: write_files(session)
-        memory.template_in_use = partial(_template_in_use, session)
+def _connect_memory(dialogue: ExtendedDialogue) -> None:
+    for memory in (dialogue.memory.persona, dialogue.memory.person):
+        memory.searching.in_context = lambda: seen_messages(dialogue.state)
+        memory.after_commit = lambda: write_files(dialogue)
+        memory.template_in_use = partial(_template_in_use, dialogue)
 
 
-async def _template_in_use(session: Session, name: str) -> "Template | None":
+async def _template_in_use(dialogue: ExtendedDialogue, name: str) -> "Template | None":
     # Late: blocks are made of templates now and then.
     from pattern_acp.session.definition_pins import template_in_use
 
-    return await template_in_use(session, name)
+    return await template_in_use(dialogue, name)
 
 
 def _servers(shared: Constellation, opening: Opening, recorder: JournalRecorder, *, is_read: bool) -> SessionMcp:

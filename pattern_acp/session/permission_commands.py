@@ -335,7 +335,7 @@ async def run_permissions(session: "Session", argument: str) -> Result:
         raise CommandMisusedError("Say /permissions, or /permissions revoke NUMBER.")
     in_force = [one for one in await database.read(list_grants) if one.is_of(session.session_id, policy.owner)]
     if verb != "revoke":
-        await reread_trust(session)
+        await reread_trust(session.dialogue)
         how = "`/permissions revoke NUMBER` takes one back."
         return Permissions(tuple(in_force), policy.mode, policy.rules, session.trust.summary, how)
     found = _numbered(in_force, int(rest), "/permissions")

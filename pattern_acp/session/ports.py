@@ -1,4 +1,4 @@
-"""Interfaces that sessions need from the connected client, and questions to the user, which are recorded as calls.
+"""Interfaces that sessions need from the connected client, conversations, and questions, which are recorded as calls.
 
 Owns: the events around a question (asked, answered, and ended, also when the turn is cancelled), what the call ends
 with where nothing else is said, and the errors of requests that a session cannot serve. Must not know: what is asked. A
@@ -7,7 +7,7 @@ question about a tool call is `turn.permissions`'.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from msgspec import Struct
@@ -23,9 +23,15 @@ from pattern_acp.policy.decision import ApprovalOption, ApprovalRequest, Approve
 from pattern_acp.session.mcp import ServerCommand
 from pattern_acp.session.options import Option, Overlap
 from pattern_acp.tools.base import ToolsAtClient
-from pattern_acp.turn.recorder import CLEANUP_SECONDS, NewEvent, Transient, TurnRecorder
+from pattern_acp.turn.recorder import CLEANUP_SECONDS, NewEvent, Transient
 from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pattern_acp.session.constellation import Constellation
+    from pattern_acp.session.mcp import SessionMcp
+    from pattern_acp.session.state import FolderTrust, SessionMemory, SessionState
+    from pattern_acp.turn.recorder import JournalRecorder
 
 
 class SessionView(Protocol):
@@ -123,14 +129,11 @@ class ClientDescription(Struct, frozen=True):
 
 
 class SessionPorts(Struct, frozen=True):
-    """The client's side of one session."""
+    """The client's side of one session, beside its conversation."""
 
-    view: SessionView
     workbench: Workbench
     own_approver: UserContact
     """Asks the user of this window alone, as where its prompts are to continue."""
-    approver: UserContact
-    """Asks the user, also in windows that look on."""
 
 
 class Client(Protocol):
@@ -161,6 +164,38 @@ class Client(Protocol):
     def workbench(self, session_id: SessionId) -> Workbench:
         """Files and commands of a session; one object for the session's life."""
         ...
+
+
+class Dialogue(Struct, frozen=True):
+    """Words, memory and journal of a session, and its user: who asks them, and what they see.
+
+    It knows nothing of the session's life, its prompts, its files and its commands.
+    """
+
+    shared: "Constellation"
+    state: "SessionState"
+    recorder: "JournalRecorder"
+    approver: UserContact
+    """Asks the user, also in windows that look on."""
+    view: SessionView
+    memory: "SessionMemory"
+
+    @property
+    def session_id(self) -> SessionId:
+        """The id of the session in the journal."""
+        return self.state.session_id
+
+    @property
+    def turn_id(self) -> TurnId:
+        """The turn that runs, in which a command was typed; empty before the first."""
+        return self.memory.persona.turn_id or TurnId("")
+
+
+class ExtendedDialogue(Dialogue, frozen=True):
+    """A conversation, and what extends it: what its folder and bundles bring, and its MCP servers."""
+
+    trust: "FolderTrust"
+    mcp: "SessionMcp"
 
 
 class RecordedQuestion:
@@ -202,8 +237,7 @@ class RecordedQuestion:
 
 @asynccontextmanager
 async def recorded_question(
-    approver: Approver,
-    recorder: TurnRecorder,
+    dialogue: "Dialogue",
     turn_id: TurnId,
     call: ToolCallView,
     reason: str,
@@ -214,19 +248,19 @@ async def recorded_question(
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
     """
-    question = RecordedQuestion(approver, ApprovalRequest(call, reason, tuple(options)))
+    question = RecordedQuestion(dialogue.approver, ApprovalRequest(call, reason, tuple(options)))
     asked = PermissionAsked(turn_id, call.call_id, reason, tuple(option.answer.value for option in options))
-    await recorder.record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
+    record = dialogue.recorder.record
+    await record(NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM), NewEvent(asked, Actor.SYSTEM))
     try:
         yield question
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
-            await recorder.record(*question.ending(turn_id))
+            await record(*question.ending(turn_id))
 
 
 async def ask_recorded(
-    approver: Approver,
-    recorder: TurnRecorder,
+    dialogue: "Dialogue",
     turn_id: TurnId,
     call: ToolCallView,
     reason: str,
@@ -237,7 +271,7 @@ async def ask_recorded(
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
     """
-    async with recorded_question(approver, recorder, turn_id, call, reason, options) as question:
+    async with recorded_question(dialogue, turn_id, call, reason, options) as question:
         return await question.put()
 
 

@@ -141,7 +141,7 @@ class Sessions:
             from pattern_acp.session.context_usage import is_outdated, show_context
 
             if is_outdated(events):
-                await show_context(session)
+                await show_context(session.dialogue)
         return session
 
     async def _show_task(self, session: Session, replayed: Sequence[Event] = ()) -> None:

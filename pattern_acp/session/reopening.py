@@ -79,7 +79,7 @@ from pattern_acp.session.opening import (
     with_project_choice,
 )
 from pattern_acp.session.options import overlap_of
-from pattern_acp.session.ports import Client, DefinitionsDamagedError, UnknownSessionError
+from pattern_acp.session.ports import Client, DefinitionsDamagedError, Dialogue, UnknownSessionError
 from pattern_acp.session.session import Session
 from pattern_acp.session.state import Drift, SessionState
 from pattern_acp.session.trust import open_trust
@@ -142,11 +142,11 @@ async def reopen_session(
     session, kept, drift = await _session_of(shared, client, opening, place, reopened, how.client_id, sources=sources)
     session.state.sources = sources
     session.state.notices += lowered
-    offer_kept_tools(session)
+    offer_kept_tools(session.dialogue)
     session.state.told_changes = told_drift(reopened.recorded)
-    tell_drift(session.state, (*drift, *drift_of(await take_definitions(session))))
+    tell_drift(session.state, (*drift, *drift_of(await take_definitions(session.dialogue))))
     rewind = await session.checkpoints.recover(turn_ended=interrupted, undo=_undo_landing)
-    await _drop_left_forks(session, reopened.worker_forks)
+    await _drop_left_forks(session.dialogue, reopened.worker_forks)
     if rewind is not None:
         from pattern_acp.session.rewind_requests import finish_rewind
 
@@ -156,15 +156,15 @@ async def reopen_session(
     return session, kept
 
 
-async def _drop_left_forks(session: Session, found: Sequence[MemoryFork]) -> None:
+async def _drop_left_forks(dialogue: Dialogue, found: Sequence[MemoryFork]) -> None:
     """Drop what workers learned that ended with an earlier process; a result that waits has its own."""
-    waiting = {one.memory for one in session.state.reported}
+    waiting = {one.memory for one in dialogue.state.reported}
     left = [fork for fork in found if fork.id not in waiting]
     if left:
         # Late: hardly an opening comes here.
         from pattern_acp.session.subagents.memory import drop_forks
 
-        await drop_forks(session, left)
+        await drop_forks(dialogue, left)
 
 
 async def _undo_landing(scope: RewindScope, started: LandingStarted) -> None:

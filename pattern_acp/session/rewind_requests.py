@@ -65,6 +65,7 @@ from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.rewind.checkpoints import Checkpoints
+    from pattern_acp.session.ports import ExtendedDialogue
     from pattern_acp.session.session import Session
 
 
@@ -143,7 +144,7 @@ async def go_back(
             note=note,
             after_files=after_files,
         )
-        await _go_on_from(session, parts)
+        await _go_on_from(session.dialogue, parts)
     return done
 
 
@@ -167,16 +168,16 @@ async def finish_rewind(session: "Session", started: RewindStarted) -> None:
         DatabaseError: the constellation cannot be read or written.
     """
     await execution.finish_rewind(session.checkpoints.scope, started)
-    await _go_on_from(session, started.parts)
+    await _go_on_from(session.dialogue, started.parts)
 
 
-async def _go_on_from(session: "Session", parts: Sequence[str]) -> None:
-    await reload_history(session)
+async def _go_on_from(dialogue: "ExtendedDialogue", parts: Sequence[str]) -> None:
+    await reload_history(dialogue)
     # What the model does not know any more, or knows in another state, it must read again before it edits.
-    session.state.fingerprints.clear()
-    session.state.waiting.clear()
+    dialogue.state.fingerprints.clear()
+    dialogue.state.waiting.clear()
     if "conversation" in parts:
-        await show_context(session)
+        await show_context(dialogue)
 
 
 async def _plan(session: "Session", named: str) -> RewindPlan:
@@ -203,7 +204,7 @@ async def _taken(session: "Session") -> AsyncGenerator[None, None]:
         shared = session.constellation
         await shared.database.read(lambda tx: leases.require(tx, session.session_id, shared.holder))
         # What is recorded now belongs to no turn.
-        session.memory.turn_id = session.person_memory.turn_id = None
+        session.dialogue.memory.begin(None)
         yield
     finally:
         session.drop_prompt(ticket)

@@ -18,7 +18,6 @@ from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ModelInfo, ThoughtLevel
 from pattern_acp.rewind.checkpoints import Checkpoints
 from pattern_acp.session.constellation import Constellation
-from pattern_acp.session.mcp import SessionMcp
 from pattern_acp.session.options import (
     MODE_OPTION,
     MODEL_OPTION,
@@ -30,13 +29,13 @@ from pattern_acp.session.options import (
     level_after,
     session_options,
 )
-from pattern_acp.session.ports import OptionUnusableError, SessionPorts
-from pattern_acp.session.state import FolderTrust, HookState, SessionMemory, SessionState
-from pattern_acp.turn.recorder import JournalRecorder, NewEvent
+from pattern_acp.session.ports import ExtendedDialogue, OptionUnusableError, SessionPorts
+from pattern_acp.turn.recorder import NewEvent
 from pattern_acp.workspace.jobs import Jobs
 
 if TYPE_CHECKING:
     from pattern_acp.lsp.servers import LanguageServers
+    from pattern_acp.memory.service.session_memory import ConstellationMemory
 
 
 AT_ONCE = 8
@@ -150,42 +149,22 @@ class LookingWork(Protocol):
         ...
 
 
-class SessionParts(Struct, frozen=True):
-    """The capabilities that the opener hands to a session."""
-
-    mcp: SessionMcp
-    trust: FolderTrust
-    jobs: Jobs | None
-    checkpoints: Checkpoints
-
-
 class Session:
     """One conversation. Independent of every other: own cwd, history, options and cancel state."""
 
     def __init__(
-        self,
-        constellation: Constellation,
-        state: SessionState,
-        ports: SessionPorts,
-        memory: SessionMemory,
-        recorder: JournalRecorder,
-        parts: SessionParts,
+        self, dialogue: ExtendedDialogue, ports: SessionPorts, jobs: Jobs | None, checkpoints: Checkpoints
     ) -> None:
-        self.constellation = constellation
-        self.state = state
+        self.dialogue = dialogue
+        self.constellation, self.state = dialogue.shared, dialogue.state
         self.running: PromptTicket | None = None
         """The prompt whose turn runs; None while a prompt only waits or asks where to continue."""
-        self.memory, self.person_memory = memory.persona, memory.person
-        self.remember_as: Callable[[], None] = lambda: None
-        """Continues with the memory of the persona that the session has now; its opener sets it."""
         self.change_persona: Callable[[str, str], Awaitable[None]] = _keep_persona
         """Continues as the persona of a name, on behalf of `client` or `agent`; its opener sets it."""
-        self.recorder = recorder
-        self.mcp = parts.mcp
-        self.trust = parts.trust
-        self.jobs = parts.jobs
-        self.checkpoints = parts.checkpoints
-        self.hook_state = HookState()
+        self.recorder, self.approver = dialogue.recorder, dialogue.approver
+        self.trust, self.mcp = dialogue.trust, dialogue.mcp
+        self.jobs = jobs
+        self.checkpoints = checkpoints
         self.languages: LanguageServers | None = None
         self.calls: dict[ToolCallId, Callable[[], None]] = {}
         """Functions that end running calls one by one."""
@@ -203,9 +182,9 @@ class Session:
         """Places of the subagents that work at once."""
         self.subagents: dict[ToolCallId, Callable[[], None]] = {}
         """Functions that end running subagents, by the tool call that started each, in the order of their starts."""
-        self.view = ports.view
+        self.view = dialogue.view
         self.workbench = ports.workbench
-        self.approver, self.own_approver = ports.approver, ports.own_approver
+        self.own_approver = ports.own_approver
         self.is_closed = False
         """True once it ends; nothing begins any more."""
         self._ticket: PromptTicket | None = None
@@ -217,8 +196,18 @@ class Session:
 
     @property
     def turn_id(self) -> TurnId:
-        """The turn that runs, in which a command was typed; empty between turns."""
-        return self.memory.turn_id or TurnId("")
+        """The turn that runs, in which a command was typed; empty before the first."""
+        return self.dialogue.turn_id
+
+    @property
+    def memory(self) -> "ConstellationMemory":
+        """Memory as the agent writes to it."""
+        return self.dialogue.memory.persona
+
+    @property
+    def person_memory(self) -> "ConstellationMemory":
+        """Memory as the user writes to it."""
+        return self.dialogue.memory.person
 
     @property
     def is_busy(self) -> bool:

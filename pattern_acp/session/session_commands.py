@@ -489,7 +489,7 @@ async def _end(session: "Session", work: Callable[[Transaction], _Done]) -> _Don
 
 def _go_on(session: "Session") -> None:
     session.state.memory_fork = session.state.shown = None
-    session.remember_as()
+    session.dialogue.memory.follow_persona()
 
 
 def _fork_of(fork: MemoryFork | None, verb: str) -> MemoryFork:
@@ -548,4 +548,4 @@ async def _ask(
     call = ToolCallView(
         ToolCallId(session.constellation.ids.new("call")), FORK_CALL, title, ToolKind.EDIT, {}, content=content
     )
-    return await ask_recorded(session.approver, session.recorder, turn_id, call, reason, options)
+    return await ask_recorded(session.dialogue, turn_id, call, reason, options)

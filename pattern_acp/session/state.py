@@ -7,7 +7,7 @@ package; how a profile is applied.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -389,17 +389,24 @@ class SessionState(Struct):
     """The notices of changed memory that were worked out last, behind what they compare."""
     told_of_memory: set[str] = field(default_factory=set[str])
     """Sentences on what of memory cannot be read, as the user was shown them."""
+    hooks: HookState = field(default_factory=HookState)
     is_read: bool = False
     """True when the session is only shown, since another window has it."""
     read_to: int = 0
     """Number of the last event that was read of a session that is only shown."""
 
 
-class SessionMemory(Struct, frozen=True):
+class SessionMemory(Struct):
     """The same memory twice: as the agent writes to it, and as the user does."""
 
     persona: ConstellationMemory
     person: ConstellationMemory
+    follow_persona: Callable[[], None] = lambda: None
+    """Continues with the memory of the persona that the session has now; its opener sets it."""
+
+    def begin(self, turn_id: TurnId | None) -> None:
+        """Name the turn that the writes of both belong to; None: no turn."""
+        self.persona.turn_id = self.person.turn_id = turn_id
 
 
 ELSEWHERE = (

@@ -40,7 +40,9 @@ from pattern_acp.turn.recorder import NewEvent
 if TYPE_CHECKING:
     from pattern_acp.definitions.bundles import Bundle
     from pattern_acp.session.mcp import SessionMcp
+    from pattern_acp.session.ports import ExtendedDialogue
     from pattern_acp.session.session import Session
+    from pattern_acp.turn.recorder import JournalRecorder
 
 
 TRUST_CALL = "folder_trust"
@@ -80,94 +82,93 @@ async def open_trust(
     return trust
 
 
-async def ensure_trust(session: "Session", turn_id: TurnId, *, used: bool = False) -> bool:
+async def ensure_trust(dialogue: "ExtendedDialogue", turn_id: TurnId, *, used: bool = False) -> bool:
     """Look at the folder again and ask about what is new; whether its offer may be used.
 
     Args:
-        session: whose folder.
+        dialogue: the one in the folder.
         turn_id: the turn that the question belongs to.
         used: whether a part is about to be used; at the beginning of a turn some kinds can wait.
 
     Raises:
         DatabaseError: the decision could not be recorded; the turn stops.
     """
-    trust = session.trust
+    trust = dialogue.trust
     before = trust.digest
-    await look_again(session)
+    await look_again(dialogue)
     if trust.changed_bundles or trust.told:
-        session.state.notices += _bundle_notices(trust)
-    of_project = any(pin.tier in {TrustTier.PROJECT, TrustTier.AD_HOC} for pin in session.state.pins)
+        dialogue.state.notices += _bundle_notices(trust)
+    of_project = any(pin.tier in {TrustTier.PROJECT, TrustTier.AD_HOC} for pin in dialogue.state.pins)
     if not trust.offer.parts and not used and not of_project:
         # What was agreed to is read further on in the turn, with the standing permissions.
         refused = (trust.answered or {}).get(trust.digest) is False
         trust.granted = trust.granted and trust.digest == before and not refused
     else:
-        agreement = await _agreement(session.constellation.database, trust.root)
+        agreement = await _agreement(dialogue.shared.database, trust.root)
         known = trust.judge(agreement)
         kinds = {part.kind for part in trust.offer.parts}
         if known is None and (used or kinds - ON_USE):
-            known = await _ask(session, turn_id, agreement)
+            known = await _ask(dialogue, turn_id, agreement)
         trust.granted = known is True
-    if session.state.pins or trust.today.skills or trust.today.commands:
-        tell_drift(session.state, drift_of(await take_definitions(session)))
-    follow_servers(session)
+    if dialogue.state.pins or trust.today.skills or trust.today.commands:
+        tell_drift(dialogue.state, drift_of(await take_definitions(dialogue)))
+    follow_servers(dialogue)
     return trust.granted
 
 
-async def reread_trust(session: "Session") -> None:
+async def reread_trust(dialogue: "ExtendedDialogue") -> None:
     """Let count what was decided about the folder meanwhile, in another window or a terminal; ask nothing.
 
     Raises:
         DatabaseError: the file cannot be read.
     """
-    trust = session.trust
-    trust.granted = trust.judge(await _agreement(session.constellation.database, trust.root)) is True
-    follow_servers(session)
+    trust = dialogue.trust
+    trust.granted = trust.judge(await _agreement(dialogue.shared.database, trust.root)) is True
+    follow_servers(dialogue)
 
 
-def trusting_files(session: "Session") -> Callable[[], Awaitable[None]] | None:
+def trusting_files(recorder: "JournalRecorder", trust: "FolderTrust") -> Callable[[], Awaitable[None]] | None:
     """Return what trusts the files of a folder that brings nothing; None for one that brings something."""
-    trust = session.trust
     if trust.offer.parts:
         return None
 
     async def decide() -> None:
         decided = FolderTrustDecided(trust.root, "trusted", trust.digest)
-        await session.recorder.record(NewEvent(decided, Actor.HUMAN, Origin.PERSON))
+        await recorder.record(NewEvent(decided, Actor.HUMAN, Origin.PERSON))
         trust.granted = not trust.offer.parts
 
     return decide
 
 
-async def confirm_trust(session: "Session") -> None:
+async def confirm_trust(dialogue: "ExtendedDialogue") -> None:
     """Look at the folder again within a turn, before something of it runs.
 
     The agent may have edited it meanwhile, and an edit must not become a command that nobody was asked about. What has
     changed is not used any more; the next prompt asks about it.
     """
-    trust = session.trust
+    trust = dialogue.trust
     if not trust.granted and not trust.bundles:
         return
     before, bundles = trust.digest, trust.bundles
-    await look_again(session)
+    await look_again(dialogue)
     if trust.bundles != bundles:
-        session.state.notices += _bundle_notices(trust)
-        follow_servers(session)
+        dialogue.state.notices += _bundle_notices(trust)
+        follow_servers(dialogue)
     if trust.granted and trust.digest != before:
         trust.granted = False
         changed = "What this folder would run has changed during the turn; nothing of it is used until you are asked."
-        session.state.notices.append(changed)
-        follow_servers(session)
+        dialogue.state.notices.append(changed)
+        follow_servers(dialogue)
 
 
-async def look_again(session: "Session") -> None:
+async def look_again(dialogue: "ExtendedDialogue") -> None:
     """Look at the folder and the bundles; which of today's definitions count is for `take_definitions` to say."""
-    settings_for = session.constellation.settings_for
+    settings_for = dialogue.shared.settings_for
     if settings_for is not None:
-        found = await anyio.to_thread.run_sync(settings_for, session.state.cwd)
-        session.trust.offer, session.trust.today = found.offer, found.definitions
-        session.state.repository = found.repository
-        await _take_bundles(session.constellation.database, session.trust, found.bundles)
+        found = await anyio.to_thread.run_sync(settings_for, dialogue.state.cwd)
+        dialogue.trust.offer, dialogue.trust.today = found.offer, found.definitions
+        dialogue.state.repository = found.repository
+        await _take_bundles(dialogue.shared.database, dialogue.trust, found.bundles)
 
 
 async def _take_bundles(database: Database, trust: FolderTrust, found: "Sequence[Bundle]") -> None:
@@ -202,10 +203,10 @@ async def _agreement(database: Database, root: str) -> Agreement | None:
     return await database.read(lambda tx: load_agreement(tx, root))
 
 
-async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None) -> bool:
+async def _ask(dialogue: "ExtendedDialogue", turn_id: TurnId, agreement: Agreement | None) -> bool:
     from pattern_acp.trust import count_parts, describe_changes, describe_parts
 
-    trust = session.trust
+    trust = dialogue.trust
     parts, digest = trust.offer.parts, trust.digest
     shown = describe_changes(agreement.parts, parts) if agreement is not None else describe_parts(parts)
     changed = " Some of it has changed since you agreed." if agreement is not None else ""
@@ -220,18 +221,18 @@ async def _ask(session: "Session", turn_id: TurnId, agreement: Agreement | None)
         )
     options = OPTIONS if parts else OPTIONS_OF_FILES
     call = ToolCallView(
-        ToolCallId(session.constellation.ids.new("call")),
+        ToolCallId(dialogue.shared.ids.new("call")),
         TRUST_CALL,
         f"Trust this folder's {count_parts(parts) if parts else 'files'}?",
         ToolKind.OTHER,
         {"folder": trust.root},
         content=(TextContent(shown),),
     )
-    async with recorded_question(session.approver, session.recorder, turn_id, call, reason, options) as question:
+    async with recorded_question(dialogue, turn_id, call, reason, options) as question:
         try:
             answer = await question.put()
         finally:
-            _decide(session.trust, question)
+            _decide(dialogue.trust, question)
     if answer is not PermissionAnswer.ALLOW_ALWAYS:
         # What lasts is read from the agreement, so that it ends when another window or a terminal takes it back.
         trust.note(digest, trusted=answer.allows)
@@ -252,39 +253,39 @@ def _decide(trust: "FolderTrust", question: RecordedQuestion) -> None:
     question.events.append(NewEvent(decided, Actor.HUMAN, Origin.PERSON))
 
 
-async def agree_to_skill(session: "Session", name: str) -> None:
+async def agree_to_skill(dialogue: "ExtendedDialogue", name: str) -> None:
     """Let a folder stay trusted of which nothing but the skill `name` changed: the user has just agreed to its text.
 
     Raises:
         DatabaseError: it could not be recorded.
     """
-    trust, database = session.trust, session.constellation.database
+    trust, database = dialogue.trust, dialogue.shared.database
     before, agreement = set(trust.offer.parts), await _agreement(database, trust.root)
     lasting = agreement is not None and agreement.digest == trust.digest
     was_granted = trust.granted
-    await look_again(session)
+    await look_again(dialogue)
     changed = before.symmetric_difference(trust.offer.parts)
     if not was_granted or any((part.kind, part.name) != (PartKind.SKILL, name) for part in changed):
         return
     if not lasting:
         trust.note(trust.digest, trusted=True)
     decided = FolderTrustDecided(trust.root, "trusted" if lasting else "session", trust.digest, trust.offer.parts)
-    await session.recorder.record(NewEvent(decided, Actor.HUMAN, Origin.PERSON))
+    await dialogue.recorder.record(NewEvent(decided, Actor.HUMAN, Origin.PERSON))
 
 
-def follow_servers(session: "Session") -> None:
+def follow_servers(dialogue: "ExtendedDialogue") -> None:
     """Run the project's servers while they are trusted, and only then.
 
     A server of the user or editor by the same name counts instead.
     """
-    trust, host, servers = session.trust, session.constellation.servers, session.mcp.servers
+    trust, host, servers = dialogue.trust, dialogue.shared.servers, dialogue.mcp.servers
     if trust.servers is None and not trust.in_force.mcp_servers:
         return
     running = trust.servers.servers if trust.servers is not None else ()
     wanted = [
         settings
         for settings in trust.in_force.mcp_servers.values()
-        if not _has_other(session.trust, session.mcp, settings.name)
+        if not _has_other(dialogue.trust, dialogue.mcp, settings.name)
     ]
     if [server.settings for server in running] == wanted:
         return
@@ -292,7 +293,7 @@ def follow_servers(session: "Session") -> None:
         servers.part(trust.servers)
         trust.servers = None
     if wanted and host is not None:
-        trust.servers = host.open_more(wanted, session.state.cwd)
+        trust.servers = host.open_more(wanted, dialogue.state.cwd)
         servers.join(trust.servers)
 
 
@@ -417,7 +418,7 @@ async def run_trust(session: "Session", argument: str) -> Result:
     async def agrees(root: str, parts: Sequence[ProjectPart], before: Agreement | None, sure: bool) -> bool:  # noqa: FBT001  a port
         del root, parts, before, sure
         trust.answered = {digest: trusted for digest, trusted in (trust.answered or {}).items() if trusted}
-        return await ensure_trust(session, session.turn_id, used=True)
+        return await ensure_trust(session.dialogue, session.turn_id, used=True)
 
     desk = TrustDesk(shared.database, shared.clock, lambda _: trust.root, offered, agrees, session)
     return await verb.run(desk, **read_slash(verb, rest, f"/trust {verb.name}"))
@@ -461,5 +462,5 @@ async def revoke(desk: TrustDesk, path: str = "", *, assume_yes: bool = False) -
     await decide_trust(desk.database, root, parts, "revoked", at_ms=desk.clock.now_ms())
     if session is not None:
         session.trust.answered = {session.trust.digest: False}
-        await ensure_trust(session, session.turn_id)
+        await ensure_trust(session.dialogue, session.turn_id)
     return TrustResult(root, "revoked", here=session is not None)

@@ -38,6 +38,7 @@ from pattern_acp.mcp_servers.catalogue import ServerError
 from pattern_acp.policy.decision import Mode
 from pattern_acp.providers.base import ProviderRequest
 from pattern_acp.providers.http_errors import ProviderAuthError
+from pattern_acp.rewind.checkpoints import Checkpoints
 from pattern_acp.session.activity_summary import catch_up_at_start
 from pattern_acp.session.attachments import given_files, with_files
 from pattern_acp.session.budgets import BudgetGate
@@ -69,7 +70,7 @@ from pattern_acp.session.memory_context import (
 )
 from pattern_acp.session.opening import look_at_grants, refresh_grants
 from pattern_acp.session.options import Overlap, thought_level_of
-from pattern_acp.session.ports import CredentialsError, Workbench
+from pattern_acp.session.ports import CredentialsError, Dialogue, Workbench
 from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
 from pattern_acp.session.state import SessionState, note_sandbox
 from pattern_acp.session.trust import ensure_trust
@@ -179,10 +180,10 @@ async def run_prompt(
             end = TurnEnd(StopReason.CANCELLED)
             # Who cancels wants quiet: nothing begins on its own until the next prompt.
             session.wakes = session.state.settings.turn.wakes
-            await end_cancelled(session, turn, ticket.seconds_to_end, ticket)
+            await end_cancelled(session.dialogue, session.checkpoints, turn, ticket.seconds_to_end, ticket)
     except anyio.get_cancelled_exc_class():
         # The connection is going down, not this prompt: its end is recorded all the same.
-        await end_cancelled(session, turn, END_SECONDS, ticket)
+        await end_cancelled(session.dialogue, session.checkpoints, turn, END_SECONDS, ticket)
         raise
     finally:
         if session.running is ticket:
@@ -208,7 +209,7 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
         CredentialsError: the provider's key is missing or was refused; that is recorded and shown.
     """
     session.recorder.begin(turn.turn_id)
-    session.memory.turn_id = session.person_memory.turn_id = turn.turn_id
+    session.dialogue.memory.begin(turn.turn_id)
     refused: CredentialsError | None = None
     try:
         try:
@@ -226,14 +227,14 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
             # Late: hardly a session has a job.
             from pattern_acp.session.agreed_jobs import leave_job
 
-            await leave_job(session, job)
+            await leave_job(session.dialogue, job)
         turn.ended = True
         ended = new_end_events(turn.turn_id, end.stop_reason, end.sentence, end.failure, handed_over=end.handed_over)
         await session.recorder.record(*ended, behind=session.checkpoints.at_end(turn.turn_id))
         await session.checkpoints.close_turn()
     except (DatabaseError, LeaseLostError) as error:
         _log_unrecorded("a turn", error)
-        refused, end = None, await _nothing_saved(session, error)
+        refused, end = None, await _nothing_saved(session.dialogue, error)
     except Exception as error:
         # Not even the failure could be shown. The next turn ends this one in the journal.
         session.state.unrecorded, session.state.unfinished = failed_end(error), True
@@ -244,7 +245,7 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
         # Also before an error: nothing may follow the answer.
         await session.view.settle()
     if refused is not None:
-        await reload_history(session)
+        await reload_history(session.dialogue)
         raise refused
     return end
 
@@ -253,7 +254,7 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
     """Run the stages, and show all but the turn's end, which it returns."""
     end: TurnEnd | None = None
     workbench, shows_none = session.workbench, session.workbench.show_warnings
-    workbench.show_warnings = partial(_show_warnings, session, turn)
+    workbench.show_warnings = partial(_show_warnings, session.dialogue, session.workbench, turn)
     try:
         async with _committing(session.recorder):
             for stage in OWN_STAGES if turn.is_own else STAGES:
@@ -262,11 +263,11 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
                     break
         end = end or TurnEnd(StopReason.CANCELLED)
         if end.was_cut:
-            await reload_history(session)
+            await reload_history(session.dialogue)
         if end.sentence:
             await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, end.sentence)
         await _exchange_files(session)
-        await show_notices(session, turn.turn_id)
+        await show_notices(session.dialogue, session.workbench, turn.turn_id)
     except CredentialsError as error:
         # Some editors show another page instead of the chat, or nothing, for this error.
         await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, error.sentence)
@@ -278,7 +279,7 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
         end = failed_end(error)
         if not turn.started:
             await _record_start(session.state, session.recorder, turn)
-        await reload_history(session)
+        await reload_history(session.dialogue)
         if end.sentence:
             await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, end.sentence)
     finally:
@@ -310,7 +311,7 @@ async def _settle_earlier(session: Session, turn: Turn) -> None:
         await session.constellation.before_turn()
     if turn.command is not None:
         # The requests of a turn of the model see to it themselves.
-        await drop_forgotten(session)
+        await drop_forgotten(session.dialogue)
     if session.checkpoints.rewinding:
         from pattern_acp.session.rewind_requests import finish_left_over
 
@@ -333,7 +334,7 @@ async def _close_unfinished(session: Session) -> None:
 
     await session.constellation.database.write(close)
     session.state.unfinished, session.state.unrecorded = False, None
-    await reload_history(session)
+    await reload_history(session.dialogue)
 
 
 async def _attach(session: Session, turn: Turn) -> None:
@@ -466,7 +467,7 @@ def _keeps_files(state: SessionState) -> bool:
 
 async def _exchange_files(session: Session) -> None:
     """Take in what was edited in files of memory and tasks, and bring them up to date."""
-    await exchange_files(session)
+    await exchange_files(session.dialogue)
     if session.state.settings.tasks.files:
         # Late: most users keep no files.
         from pattern_acp.session.task_commands import exchange_task_files
@@ -480,12 +481,12 @@ async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
         await _exchange_files(session)
     await note_changed_files(session.constellation, session.state)
     commands = more_commands(session.trust, session.mcp)
-    await ensure_trust(session, turn.turn_id)
+    await ensure_trust(session.dialogue, turn.turn_id)
     if more_commands(session.trust, session.mcp) != commands:
         await session.view.show_commands(more_commands(session.trust, session.mcp))
     unknown = await refuse_unknown(session, turn.turn_id)
     if unknown is None:
-        fix_skills(session)
+        fix_skills(session.dialogue)
     return unknown
 
 
@@ -495,16 +496,16 @@ async def _show_news(session: Session, turn: Turn) -> None:
         # Late: most turns begin without claims.
         from pattern_acp.session.edit_warnings import renew_claims
 
-        await renew_claims(session)
+        await renew_claims(session.dialogue)
     news = await session.mcp.get_ready(partial(_sign_in_at, session, turn.turn_id))
-    tell_drift(session.state, await follow_used(session))
+    tell_drift(session.state, await follow_used(session.dialogue))
     if session.state.untold_drift and not turn.is_own:
         # Late: most turns begin without.
         from pattern_acp.session.adoption import ask_about_drift
 
-        await ask_about_drift(session, turn.turn_id)
+        await ask_about_drift(session.dialogue, turn.turn_id)
     session.state.notices += [*news, *ended_notices(session.jobs), *_key_warnings(session.constellation, session.state)]
-    await show_notices(session, turn.turn_id)
+    await show_notices(session.dialogue, session.workbench, turn.turn_id)
     if session.state.reported and session.constellation.background is not None:
         # Late: hardly a session was cut off with results that wait.
         from pattern_acp.session.subagents.background import background_of
@@ -523,13 +524,13 @@ async def _show_news(session: Session, turn: Turn) -> None:
 
 async def _run_prompt_hooks(session: Session, turn: Turn) -> TurnEnd | None:
     """Let the hooks of a prompt add to it or refuse it."""
-    return await before_prompt(session, turn.turn_id)
+    return await before_prompt(session.dialogue, turn.turn_id)
 
 
 async def _sign_in_at(session: Session, turn_id: TurnId, server: "Server") -> bool:
     from pattern_acp.session.mcp_sign_in import offer_sign_in
 
-    return await offer_sign_in(session, turn_id, server)
+    return await offer_sign_in(session.dialogue, turn_id, server)
 
 
 def _key_warnings(shared: Constellation, state: SessionState) -> list[str]:
@@ -561,7 +562,7 @@ async def _ask(session: Session, turn: Turn) -> TurnEnd:
     try:
         may_switch = state.job is None
         gate = BudgetGate(session, turn.turn_id, budget.waits, may_switch=may_switch, asks=not turn.is_own)
-        model = _model_in_use(session, gate)
+        model = _model_in_use(session.dialogue, gate)
         tools = await _tools_of(session, turn, budget)
         if isinstance(tools, TurnEnd):
             return tools
@@ -573,7 +574,9 @@ async def _ask(session: Session, turn: Turn) -> TurnEnd:
         composer = _Composer(session, turn)
         await composer.recall()
         while True:
-            window = composer.window = SessionWindow(session, turn.turn_id, model, composer.compose, budget, gate)
+            window = composer.window = SessionWindow(
+                session.dialogue, turn.turn_id, model, composer.compose, budget, gate
+            )
             loop = TurnLoop(
                 model=model,
                 build=composer.build,
@@ -593,47 +596,51 @@ async def _ask(session: Session, turn: Turn) -> TurnEnd:
             else:
                 state.waiting.clear()
                 end = CONTINUED_TOO_OFTEN
-            if not state.budgets.switched and not (state.job and await _gets_more_time(session, turn, end, budget)):
+            if not state.budgets.switched and not (
+                state.job and await _gets_more_time(session.dialogue, turn, end, budget)
+            ):
                 break
             state.budgets.switched = False
-            model = _model_in_use(session, gate)
+            model = _model_in_use(session.dialogue, gate)
         await window.after_turn()
         await gate.after_turn()
-        end = end if state.job is None else await _settle_job(session, turn, end, tools)
+        end = end if state.job is None else await _settle_job(session.dialogue, session.checkpoints, turn, end, tools)
     except ProviderAuthError as error:
         raise CredentialsError(error.sentence, failure_code=error.failure_code) from error
     except (DatabaseError, LeaseLostError):
         raise
     except Exception as error:  # noqa: BLE001  the boundary: it is logged, told and recorded
         end = failed_end(error)
-        await reload_history(session)
+        await reload_history(session.dialogue)
     finally:
         state.cost = budget.cost
     return end
 
 
-async def _gets_more_time(session: Session, turn: Turn, end: TurnEnd, budget: Budget) -> bool:
+async def _gets_more_time(dialogue: Dialogue, turn: Turn, end: TurnEnd, budget: Budget) -> bool:
     # Late: hardly a session has a job.
     from pattern_acp.session.agreed_jobs import gets_more_time
 
-    return await gets_more_time(session, turn.turn_id, end, budget)
+    return await gets_more_time(dialogue, turn.turn_id, end, budget)
 
 
-async def _settle_job(session: Session, turn: Turn, end: TurnEnd, tools: TurnTools) -> TurnEnd:
+async def _settle_job(
+    dialogue: Dialogue, checkpoints: Checkpoints, turn: Turn, end: TurnEnd, tools: TurnTools
+) -> TurnEnd:
     # Late, as above.
     from pattern_acp.session.agreed_jobs import after_work
 
-    return await after_work(session, turn.turn_id, end, tools)
+    return await after_work(dialogue, checkpoints, turn.turn_id, end, tools)
 
 
-def _model_in_use(session: Session, gate: BudgetGate) -> ModelInUse:
+def _model_in_use(dialogue: Dialogue, gate: BudgetGate) -> ModelInUse:
     """The session's model, with those that replace it."""
-    models = session.constellation.models
-    if missing := models.missing_key(session.state.model.qualified):
+    models = dialogue.shared.models
+    if missing := models.missing_key(dialogue.state.model.qualified):
         raise ProviderAuthError(missing)
-    provider, info = models.resolve(session.state.model.qualified)
-    session.state.model = info
-    return ModelInUse(models.with_fallback(provider, info, tokens_in(session.state), gate.refusal), info)
+    provider, info = models.resolve(dialogue.state.model.qualified)
+    dialogue.state.model = info
+    return ModelInUse(models.with_fallback(provider, info, tokens_in(dialogue.state), gate.refusal), info)
 
 
 async def _tools_of(session: Session, turn: Turn, budget: Budget) -> TurnTools | TurnEnd:
@@ -647,11 +654,13 @@ async def _tools_of(session: Session, turn: Turn, budget: Budget) -> TurnTools |
     if names_written(session.trust, session.state.history[-1]):
         # The lines of a command run before memory is read, and grants with it.
         await refresh_grants(session.constellation, session.state, session.trust)
-    refused = await expand_command(session, turn.turn_id, TurnTools(session, turn.turn_id, tools, budget).runner)
+    refused = await expand_command(
+        session.dialogue, session.workbench, turn.turn_id, TurnTools(session, turn.turn_id, tools, budget).runner
+    )
     if refused is not None:
         return refused
     names = tuple(tool.spec.name for tool in tools)
-    withheld = frozenset(names).difference(allowed_by_command(session, names))
+    withheld = frozenset(names).difference(allowed_by_command(session.state, session.trust, names))
     return TurnTools(session, turn.turn_id, tools, budget, withheld)
 
 
@@ -662,13 +671,13 @@ async def _goes_on(session: Session, turn_id: TurnId, end: TurnEnd, tools: TurnT
     has_more = tools.checks is not None or session.languages is not None
     if has_more and await _finds_more(session, turn_id, tools.checks):
         return True
-    if await after_answer(session, turn_id, active=active):
+    if await after_answer(session.dialogue, turn_id, active=active):
         return True
     if session.state.job is None:
         return False
     from pattern_acp.session.agreed_jobs import job_wants_more
 
-    return await job_wants_more(session, turn_id, tools)
+    return await job_wants_more(session.dialogue, turn_id, tools)
 
 
 async def _finds_more(session: Session, turn_id: TurnId, checks: "ConfiguredChecks | None") -> bool:
@@ -740,15 +749,17 @@ class _Composer:
                 if state.repository != "":
                     # A process of its own, while memory is read.
                     tasks.start_soon(ask_git)
-                recall = PromptRecall(session, state.history[-1])
+                recall = PromptRecall(session.dialogue, state.history[-1])
                 recall.begin(tasks)
                 # Another window or a terminal may have allowed something, or taken it back.
                 beside = partial(look_at_grants, state=state, trust=session.trust)
-                read = await memory_of_request(session, turn_id, asks_repeats=self._asks_repeats, beside=beside)
+                read = await memory_of_request(
+                    session.dialogue, turn_id, asks_repeats=self._asks_repeats, beside=beside
+                )
                 self._read = read
                 is_first, prompt = len(state.history) == 1, state.history[-1]
-                await show_memory(session, turn_id, read.views)
-                told.append(await catch_up_at_start(session, turn_id, read.views) if is_first else NOTHING)
+                await show_memory(session.dialogue, turn_id, read.views)
+                told.append(await catch_up_at_start(session.dialogue, turn_id, read.views) if is_first else NOTHING)
                 told.append(await recall.show(turn_id, prompt, read.views))
         except BaseExceptionGroup as group_error:
             raise unwrap_exception_group(group_error) from group_error
@@ -762,27 +773,27 @@ class _Composer:
         session, turn_id = self._session, self._turn_id
         before, self._read = self._read, None
         asks, self._asks_repeats = self._asks_repeats, False
-        read = await memory_of_request(session, turn_id, asks_repeats=asks, before=before)
+        read = await memory_of_request(session.dialogue, turn_id, asks_repeats=asks, before=before)
         self._memory = read.views
         if read.was_forgotten:
             # It was found before the words were forgotten, and may hold them.
             self._recalled = ()
         if asks and (repeats := session.memory.repeats.telling(read.untold)):
-            self._recalled = (*self._recalled, await tell_repeats(session, turn_id, repeats))
+            self._recalled = (*self._recalled, await tell_repeats(session.dialogue, turn_id, repeats))
         if session.state.waiting:
-            await add_waiting(session, turn_id)
+            await add_waiting(session.dialogue, turn_id)
         # What the editor could not do is reported before the answer that builds on it.
-        await show_notices(session, turn_id)
+        await show_notices(session.dialogue, session.workbench, turn_id)
         return await self.window.fitted() if self.window is not None else await self.compose()
 
     async def compose(self) -> ProviderRequest:
         """The request as the conversation is now."""
         session, state = self._session, self._session.state
         shown = known_memory(state.shown, state.history)
-        changes = await memory_changes(session, shown, self._memory) if shown is not None else ()
+        changes = await memory_changes(session.dialogue, shown, self._memory) if shown is not None else ()
         return build_request(
             session_id=state.session_id,
-            stable=stable_part(session),
+            stable=stable_part(session.dialogue),
             model=state.model,
             thought_level=thought_level_of(state.model, state.thought_level),
             history=state.history,
@@ -805,61 +816,63 @@ def mode_notes(mode: Mode) -> tuple[str, ...]:
     return ()
 
 
-async def _show_warnings(session: Session, turn: Turn) -> None:
+async def _show_warnings(dialogue: Dialogue, workbench: Workbench, turn: Turn) -> None:
     # What the prompt itself names is read before the turn is recorded; such a sentence follows right behind that.
     if turn.started:
-        await show_notices(session, turn.turn_id)
+        await show_notices(dialogue, workbench, turn.turn_id)
 
 
-async def show_notices(session: Session, turn_id: TurnId) -> None:
+async def show_notices(dialogue: Dialogue, workbench: Workbench, turn_id: TurnId) -> None:
     """Show sentences that wait for the user: settings that could not be used, fallbacks."""
-    drift, session.state.untold_drift = session.state.untold_drift, []
+    drift, dialogue.state.untold_drift = dialogue.state.untold_drift, []
     told = [*(each.sentence for each in drift), *([HOW_TO_ADOPT] if drift else [])]
-    waiting = [*session.constellation.notices, *told, *session.state.notices, *session.workbench.take_warnings()]
-    session.constellation.notices.clear()
-    session.state.notices.clear()
-    if waiting and not await session.view.show_notices(waiting):
+    waiting = [*dialogue.shared.notices, *told, *dialogue.state.notices, *workbench.take_warnings()]
+    dialogue.shared.notices.clear()
+    dialogue.state.notices.clear()
+    if waiting and not await dialogue.view.show_notices(waiting):
         text = "\n".join(f"> {sentence}" for sentence in waiting) + "\n\n"
-        await show_sentence(session.recorder, turn_id, session.constellation.ids, text)
+        await show_sentence(dialogue.recorder, turn_id, dialogue.shared.ids, text)
     if drift:
         seen = DriftTold(tuple(each.seen for each in drift))
-        await session.recorder.record_soon(NewEvent(seen, Actor.SYSTEM, Origin.WORKSPACE))
+        await dialogue.recorder.record_soon(NewEvent(seen, Actor.SYSTEM, Origin.WORKSPACE))
 
 
-async def end_cancelled(session: Session, turn: Turn, seconds: float, ticket: PromptTicket) -> None:
+async def end_cancelled(
+    dialogue: Dialogue, checkpoints: Checkpoints, turn: Turn, seconds: float, ticket: PromptTicket
+) -> None:
     """Record that a turn was cancelled, unless it had ended, in at most so many seconds.
 
     A prompt that was dropped while it waited leaves no trace, but one that was replaced does.
     """
     is_waiting = not turn.begun and ticket.overlap is not Overlap.REPLACE
     # Until the end is known to be recorded: another process may hold the lock for longer than the answer may take.
-    before, session.state.unfinished = session.state.unfinished, True
+    before, dialogue.state.unfinished = dialogue.state.unfinished, True
     with anyio.CancelScope(shield=True), anyio.move_on_after(seconds):
         try:
             if not turn.started and turn.insertion is None and not is_waiting:
                 # The user sees their prompt in the editor, so a replay has to show it too.
-                await _record_start(session.state, session.recorder, turn)
+                await _record_start(dialogue.state, dialogue.recorder, turn)
             if turn.started and ticket.dropped:
                 named = not_sent(ticket.dropped)
-                if not await session.view.show_notices((named,)):
-                    await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, named)
+                if not await dialogue.view.show_notices((named,)):
+                    await show_sentence(dialogue.recorder, turn.turn_id, dialogue.shared.ids, named)
             if turn.started and not turn.ended:
                 ended = TurnEnded(turn.turn_id, StopReason.CANCELLED)
-                behind = session.checkpoints.at_end(turn.turn_id)
-                await session.recorder.record(NewEvent(ended, Actor.HUMAN, Origin.PERSON), behind=behind)
+                behind = checkpoints.at_end(turn.turn_id)
+                await dialogue.recorder.record(NewEvent(ended, Actor.HUMAN, Origin.PERSON), behind=behind)
             if turn.started and turn.insertion is not None:
                 # The cancel may have met the commit, which it does not stop.
                 turn.insertion.inserted(turn.message)
-            await reload_history(session)
-            session.state.unfinished = before
+            await reload_history(dialogue)
+            dialogue.state.unfinished = before
         except PatternError as error:
             _log_unrecorded("the end of a cancelled turn", error)
     with anyio.CancelScope(shield=True), anyio.move_on_after(SHOW_SECONDS), suppress(PatternError):
         # What was recorded too late to be shown must not look as if it still ran.
-        await session.view.close_calls()
+        await dialogue.view.close_calls()
         if ticket.last_words:
-            await session.view.show(TextStreamed(MessageId(session.constellation.ids.new("msg")), ticket.last_words))
-        await session.view.settle()
+            await dialogue.view.show(TextStreamed(MessageId(dialogue.shared.ids.new("msg")), ticket.last_words))
+        await dialogue.view.settle()
 
 
 def not_sent(prompts: Sequence[str]) -> str:
@@ -880,20 +893,20 @@ def failed_end(error: Exception) -> TurnEnd:
     return TurnEnd(StopReason.END_TURN, UNFORESEEN, failure=failure)
 
 
-async def _nothing_saved(session: Session, error: PatternError) -> TurnEnd:
+async def _nothing_saved(dialogue: Dialogue, error: PatternError) -> TurnEnd:
     """Tell the user that the journal could not be written; the text is shown but cannot be recorded.
 
     The next turn closes this one in the journal, when that can be written again.
     """
     sentence = f"Nothing more was saved and the turn stopped: {error.sentence}"
     end = TurnEnd(StopReason.END_TURN, sentence, failure=failure_of(error))
-    session.state.unrecorded, session.state.unfinished = end, True
-    await session.view.close_calls()
-    message_id = MessageId(session.constellation.ids.new("msg"))
+    dialogue.state.unrecorded, dialogue.state.unfinished = end, True
+    await dialogue.view.close_calls()
+    message_id = MessageId(dialogue.shared.ids.new("msg"))
     # Clients that join messages would otherwise glue it to the text before.
-    shown = f"\n\n{sentence}" if session.recorder.follows_text else sentence
-    await session.view.show(TextStreamed(message_id, shown))
-    await session.view.settle()
+    shown = f"\n\n{sentence}" if dialogue.recorder.follows_text else sentence
+    await dialogue.view.show(TextStreamed(message_id, shown))
+    await dialogue.view.settle()
     return end
 
 

@@ -26,7 +26,6 @@ from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits
 
 if TYPE_CHECKING:
-    from pattern_acp.memory.service.undo import AgentHistory
     from pattern_acp.policy.decision import UserQuestion
     from pattern_acp.session.subagents.kinds import TurnParts
     from pattern_acp.tasks.service import Tasks
@@ -88,13 +87,13 @@ class TurnTools:
             waits=self._budget.waits,
             circumstances=partial(circumstances_of, self._budget, session.state.cwd, clock),
         )
-        context, hooks = tool_context(session, self._turn_id), SessionToolHooks(session)
-        offered = partial(offered_tools, session)
+        context, hooks = tool_context(session, self._turn_id), SessionToolHooks(session.dialogue)
+        offered = partial(offered_tools, session.dialogue)
         below = partial(Subagents, session)
         parts = self.parts = TurnParts(self._turn_id, tuple(tools), offered, context, hooks, self._budget, below)
         subagents = Subagents(session, parts)
         context = replace(context, delegation=subagents, put_question=self._put_question)
-        self.checks = subagents.checks = checks_of(session, permissions, context)
+        self.checks = subagents.checks = checks_of(session.dialogue, session.checkpoints, permissions, context)
         self._runner = ToolRunner(
             tools,
             context,
@@ -105,11 +104,11 @@ class TurnTools:
             hooks=hooks,
             effects=session.checkpoints,
         )
-        self._runner.before_edits = EditWarnings(session, session.state)
+        self._runner.before_edits = EditWarnings(session.dialogue, session.state)
         self._runner.work_ahead = self.work_ahead
         self.follow_job()
         self._runner.withheld = self._withheld
-        self._runner.offered = lambda: [tool.spec.name for tool in offered_tools(session)]
+        self._runner.offered = lambda: [tool.spec.name for tool in offered_tools(session.dialogue)]
         self._runner.running = session.calls
         self._runner.hands_over = lambda _: session.is_steered()
         limits = session.state.settings.turn
@@ -142,7 +141,7 @@ def own_tools(session: Session, turn_id: TurnId) -> TurnTools:
     from pattern_acp.session.subagents.kinds import own_budget
 
     known = (*session.constellation.tools, *skill_tools(session.state), *session.mcp.toolbox.callable())
-    tools = TurnTools(session, turn_id, known, own_budget(session))
+    tools = TurnTools(session, turn_id, known, own_budget(session.dialogue))
     tools.runner()
     return tools
 
@@ -170,7 +169,7 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         limits=partial(profile_of, session.constellation, session.state),
         memory=session.memory,
         read_before=session.state.policy.read_before,
-        history=partial(_history, session, turn_id),
+        history=partial(agent_history, session.constellation, session.state, turn_id),
         read_fingerprints=session.state.fingerprints,
         jobs=session.jobs,
         command_seconds=session.state.settings.turn.command_timeout_seconds,
@@ -192,10 +191,6 @@ def _tasks(session: Session, turn_id: TurnId) -> "Tasks":
     from pattern_acp.session.task_commands import tasks_of_agent
 
     return tasks_of_agent(session, turn_id)
-
-
-def _history(session: Session, turn_id: TurnId) -> "AgentHistory":
-    return agent_history(session.constellation, session.state, turn_id)
 
 
 async def whole_text(database: Database, session_id: SessionId, text_id: str) -> str | None:

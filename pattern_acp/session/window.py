@@ -36,7 +36,7 @@ from pattern_acp.turn.loop import ModelInUse
 if TYPE_CHECKING:
     from pattern_acp.session.budgets import BudgetGate
     from pattern_acp.session.compaction import CompactionRequest
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import ExtendedDialogue
     from pattern_acp.session.state import SessionState
 
 logger = logging.getLogger(__name__)
@@ -109,19 +109,19 @@ class SessionWindow:
 
     def __init__(
         self,
-        session: "Session",
+        dialogue: "ExtendedDialogue",
         turn_id: TurnId,
         model: ModelInUse,
         compose: Callable[[], Awaitable[ProviderRequest]],
         budget: Budget,
         gate: "BudgetGate",
     ) -> None:
-        self._session = session
-        self._state: WindowState = session.state.window
+        self._dialogue = dialogue
+        self._state: WindowState = dialogue.state.window
         self._turn_id = turn_id
         self._model = model
         self._compose = compose
-        self._limits = session_limits(session.state, model)
+        self._limits = session_limits(dialogue.state, model)
         self._sent: ProviderRequest | None = None
         self._estimate = 0
         self._budget = budget
@@ -173,7 +173,7 @@ class SessionWindow:
         if self._sent is None:
             return
         beside = request_tokens(without_messages(self._sent))
-        sent = self._state.texts.of(self._session.state.history, text_limit(self._model.info, WHOLE_CHARACTERS))
+        sent = self._state.texts.of(self._dialogue.state.history, text_limit(self._model.info, WHOLE_CHARACTERS))
         estimate = beside + self._state.messages.of(sent, self._model.info.name)
         tokens = self._state.calibration.tokens(self._model.info.name, estimate)
         if tokens > self._limits.trigger:
@@ -181,7 +181,7 @@ class SessionWindow:
 
     def sending(self, request: ProviderRequest) -> int:
         """See `TurnWindow.sending`."""
-        self._session.constellation.asked.set()
+        self._dialogue.shared.asked.set()
         changed = self._state.breaks.saw(request, calls_tools=self._model.info.calls_tools)
         if changed:
             logger.info("The cached prefix of a session is broken by: %s.", changed)
@@ -205,9 +205,9 @@ class SessionWindow:
         name = self._model.info.name
         tokens = self._state.calibration.tokens(name, self._estimate)
         # It is longer than we believe, or the window is smaller; either way less may be sent from now on.
-        limits = session_limits(self._session.state, self._model, refused=tokens)
+        limits = session_limits(self._dialogue.state, self._model, refused=tokens)
         wanted = CompactionRequest(
-            "provider", strategy_of(self._session.state, self._model), tokens, limits.target, limits
+            "provider", strategy_of(self._dialogue.state, self._model), tokens, limits.target, limits
         )
         if not await self._compacted(wanted):
             return False
@@ -217,7 +217,7 @@ class SessionWindow:
     async def _make_room(self, tokens: int) -> bool:
         from pattern_acp.session.compaction import CompactionRequest
 
-        strategy = strategy_of(self._session.state, self._model)
+        strategy = strategy_of(self._dialogue.state, self._model)
         return await self._compacted(
             CompactionRequest("threshold", strategy, tokens, self._limits.target, self._limits)
         )
@@ -225,7 +225,7 @@ class SessionWindow:
     async def _compacted(self, wanted: "CompactionRequest") -> bool:
         from pattern_acp.session.compaction import compact
 
-        outcome = await compact(self._session, self._turn_id, self._model, wanted, self._spend, self._gate)
+        outcome = await compact(self._dialogue, self._turn_id, self._model, wanted, self._spend, self._gate)
         return outcome is not None
 
     def _spend(self, usage: Usage, cost: Cost | None) -> Cost | None:

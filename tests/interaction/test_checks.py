@@ -41,7 +41,7 @@ async def test_checks_run_once_a_batch_and_stand_behind_the_last_edit(tmp_path: 
         assert titles[-1] == "Check lint: echo linted a.txt b.txt; exit 3"
         assert agent.editor.asked == []
         told = results_of(model.requests[1])
-        await reload_history(agent.sessions.get(session))
+        await reload_history(agent.sessions.get(session).dialogue)
         await agent.editor.prompt(session, "More.")
         assert results_of(model.requests[2]) == told
 

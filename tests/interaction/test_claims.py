@@ -277,7 +277,7 @@ async def test_a_subagent_is_told_that_another_one_beside_it_edits_the_file():
         session = agent.sessions.get(await agent.editor.open_session(str(agent.folder)))
         await agent.editor.prompt(session.session_id, "Hello")
         edit = [WritePath(str(agent.folder / "a.py"))]
-        one, other = (EditWarnings(session, InjectionQueue(), name) for name in ("finder", "writer"))
+        one, other = (EditWarnings(session.dialogue, InjectionQueue(), name) for name in ("finder", "writer"))
         assert await one.claims(edit) == ()
         assert await one.before(edit) is None
         assert await other.claims(edit) == ()
@@ -289,4 +289,4 @@ async def test_a_subagent_is_told_that_another_one_beside_it_edits_the_file():
         assert "subagent finder" in await said(agent, session.session_id, "/board")
         one.end()
         other.end()
-        assert await EditWarnings(session, InjectionQueue(), "third").before(edit) is None
+        assert await EditWarnings(session.dialogue, InjectionQueue(), "third").before(edit) is None

@@ -43,7 +43,7 @@ async def test_new_errors_stand_behind_the_last_edit_and_are_shown_and_replayed(
         shown = next(call for call in agent.editor.of_kind("tool_call") if call["title"] == "1 new error")
         assert shown["locations"] == [{"path": str(agent.folder / "a.txt"), "line": 2}]
         told = results_of(model.requests[1])
-        await reload_history(agent.sessions.get(session))
+        await reload_history(agent.sessions.get(session).dialogue)
         await agent.editor.prompt(session, "More.")
         assert results_of(model.requests[3])[:2] == told
         await agent.editor.prompt(session, "/status")

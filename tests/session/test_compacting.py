@@ -79,7 +79,7 @@ async def test_a_conversation_without_end_never_leaves_the_window():
         assert all(event.tokens_after < event.tokens_before for event in done)
         live = agent.sessions.get(session).state.history
         was = without_ids(live)
-        await reload_history(agent.sessions.get(session))
+        await reload_history(agent.sessions.get(session).dialogue)
         assert without_ids(agent.sessions.get(session).state.history) == was
 
 
@@ -340,7 +340,7 @@ async def test_a_long_turn_is_compacted_between_its_steps_and_keeps_its_prompt()
             assert not unpaired_calls(request)
         events = await events_of(agent, session)
         live = without_ids(agent.sessions.get(session).state.history)
-        await reload_history(agent.sessions.get(session))
+        await reload_history(agent.sessions.get(session).dialogue)
         assert without_ids(agent.sessions.get(session).state.history) == live
         assert events
 

@@ -57,11 +57,11 @@ async def test_memory_that_a_turn_has_read_is_read_again_for_its_first_request_o
         counted = shared.database = CountedDatabase(shared.database)
         session = agent.sessions.get(await agent.editor.open_session(str(agent.folder)))
         counted.reads = 0
-        first = await memory_of_request(session, TurnId("turn"))
-        assert (await memory_of_request(session, TurnId("turn"), before=first)).views == first.views
+        first = await memory_of_request(session.dialogue, TurnId("turn"))
+        assert (await memory_of_request(session.dialogue, TurnId("turn"), before=first)).views == first.views
         before = counted.reads
         await counted.write(lambda _: None)
-        assert (await memory_of_request(session, TurnId("turn"), before=first)).views == first.views
+        assert (await memory_of_request(session.dialogue, TurnId("turn"), before=first)).views == first.views
         assert counted.reads == before + 1
 
 

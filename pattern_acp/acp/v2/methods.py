@@ -131,7 +131,7 @@ class SecondMethods:
         if request.config_id == MODEL_OPTION and session.state.history:
             from pattern_acp.session.context_usage import show_context
 
-            context.after_response(lambda: show_context(session))
+            context.after_response(lambda: show_context(session.dialogue))
         return schema.SetConfigOptionResponse(config_options=config_options(options))
 
     async def cancel_call(self, request: schema.CancelToolCallRequest, _context: RequestContext, /) -> v1.EmptyResponse:

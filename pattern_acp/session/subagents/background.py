@@ -228,7 +228,7 @@ class BackgroundSubagents:
 
     def _new(self, parts: TurnParts, task: DelegatedTask, call_id: ToolCallId, worker_id: str) -> BackgroundSubagent:
         session = self._session
-        own = replace(parts, budget=own_budget(session), approver=NobodyAsked())
+        own = replace(parts, budget=own_budget(session.dialogue), approver=NobodyAsked())
         base = None if task.kind.only_reads else session.workbench.files
         graph = SubagentGraph(lands=lambda _: base is not None)
         graph.node(call_id, task.name, task.kind)

@@ -20,6 +20,7 @@ from pattern_acp.tools.base import DelegatedTask, Progress, SubagentKind, ToolIn
 from pattern_acp.turn.checks import ConfiguredChecks
 
 if TYPE_CHECKING:
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.session.session import Session
     from pattern_acp.session.subagents.graph import GraphNode, SubagentGraph
     from pattern_acp.session.subagents.subagent import Subagent
@@ -52,7 +53,7 @@ class Subagents:
         """See `Delegation.background_refusal`."""
         if self._parts.nest is not None:
             return "Only the agent itself has subagents in the background; leave background out."
-        if not kind.only_reads and not lands_whole(self._session):
+        if not kind.only_reads and not lands_whole(self._session.dialogue):
             return (
                 'Workers in the background need the setting worker_changes = "whole" in [delegate], so that nothing '
                 "changes between prompts; leave background out."
@@ -155,7 +156,7 @@ class Subagents:
         return self._graph
 
     def _lands(self, kind: str) -> bool:
-        return kind == SubagentKind.WORKER and lands_whole(self._session)
+        return kind == SubagentKind.WORKER and lands_whole(self._session.dialogue)
 
     def _landings_of_answer(self) -> "Landings":
         if self._landings is None:
@@ -185,6 +186,6 @@ class Subagents:
                 await places.acquire_on_behalf_of(nest.holder)
 
 
-def lands_whole(session: "Session") -> bool:
+def lands_whole(dialogue: "Dialogue") -> bool:
     """Tell whether workers of a session write into views that land: where its files are on this machine."""
-    return session.state.settings.delegate.worker_changes == "whole" and session.constellation.elsewhere is None
+    return dialogue.state.settings.delegate.worker_changes == "whole" and dialogue.shared.elsewhere is None

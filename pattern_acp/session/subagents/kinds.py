@@ -19,7 +19,7 @@ from pattern_acp.tools.base import DELEGATE, Delegation, SubagentKind, Tool, Too
 from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 
 if TYPE_CHECKING:
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.session.subagents.memory import SubagentMemory
     from pattern_acp.workspace.overlay import OverlayFileSystem
 
@@ -110,11 +110,11 @@ def limits_of(settings: DelegateSettings) -> Limits:
     return Limits(settings.max_model_requests, settings.max_wall_seconds, settings.max_tool_calls, settings.max_tokens)
 
 
-def own_budget(session: "Session") -> Budget:
+def own_budget(dialogue: "Dialogue") -> Budget:
     """Limits like those of a turn, which begin now."""
-    clock, limits = session.constellation.clock, session.state.settings.turn
+    clock, limits = dialogue.shared.clock, dialogue.state.settings.turn
     most = Limits(limits.max_model_requests, limits.max_wall_seconds)
-    budget = Budget(most, clock, UserWaitTimer(clock), cost=session.state.cost)
+    budget = Budget(most, clock, UserWaitTimer(clock), cost=dialogue.state.cost)
     budget.begin()
     return budget
 

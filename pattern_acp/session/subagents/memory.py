@@ -37,7 +37,7 @@ from pattern_acp.turn.recorder import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.forking import MergeResult
-    from pattern_acp.session.session import Session
+    from pattern_acp.session.ports import Dialogue
 
 logger = logging.getLogger(__name__)
 
@@ -49,16 +49,16 @@ class SubagentMemory:
     """`MemoryAccess` of a subagent."""
 
     def __init__(
-        self, session: "Session", turn_id: TurnId, name: str, *, outer: "SubagentMemory | None", lands: bool
+        self, dialogue: "Dialogue", turn_id: TurnId, name: str, *, outer: "SubagentMemory | None", lands: bool
     ) -> None:
         """`name` is in the reason of every write.
 
         `outer` is the memory of the worker that delegated, where that has its own. `lands` is True for a worker whose
         writes wait for its landing; those of others count at once.
         """
-        self._session, self._turn_id, self._name = session, turn_id, name
+        self._dialogue, self._turn_id, self._name = dialogue, turn_id, name
         self._outer, self._lands = outer, lands
-        self._base = outer.current if outer is not None else session.memory
+        self._base = outer.current if outer is not None else dialogue.memory.persona
         self._own: ConstellationMemory | None = None
         self._seen: dict[str, str] = {}
         self.changed: dict[str, None] = {}
@@ -106,7 +106,7 @@ class SubagentMemory:
         changes_entry = any(edit.label == ARCHIVE and edit.old_text for edit in edits)
         memory = self.forked() if self._lands and changes_entry else self.current
         proposal = await memory.preview_all([self._signed(edit) for edit in edits])
-        fork = self._session.memory.owner.fork
+        fork = self._dialogue.memory.persona.owner.fork
         outside = "" if fork is None else fork.id
         accesses = (replace(one, owner=owner_in(lasting_owner(one.owner), outside)) for one in proposal.accesses)
         return replace(proposal, accesses=tuple(accesses))
@@ -131,7 +131,7 @@ class SubagentMemory:
         if self._own is None:
             if self._outer is not None:
                 self._base = self._outer.forked()
-            shared = self._session.constellation
+            shared = self._dialogue.shared
             fork = MemoryFork(shared.ids.new("fork"), shared.clock.now_ms(), self._base.owner.fork)
             self._own = self._memory_of(fork)
         return self._own
@@ -142,8 +142,8 @@ class SubagentMemory:
         Raises:
             DatabaseError: the constellation cannot be read.
         """
-        session = self._session
-        left = await session.constellation.database.read(lambda tx: forks.worker_forks(tx, session.session_id))
+        dialogue = self._dialogue
+        left = await dialogue.shared.database.read(lambda tx: forks.worker_forks(tx, dialogue.session_id))
         for fork in left:
             if fork.id == fork_id:
                 self._own = self._memory_of(replace(fork, within=self._base.owner.fork))
@@ -160,7 +160,7 @@ class SubagentMemory:
             return None
         from pattern_acp.memory.service.forking import preview_merge
 
-        found = await preview_merge(self._session.constellation.database, fork, self._writing(self._turn_id))
+        found = await preview_merge(self._dialogue.shared.database, fork, self._writing(self._turn_id))
         return None if found.is_empty else found
 
     def merge(self, tx: Transaction, turn_id: TurnId) -> "MergeResult | None":
@@ -191,7 +191,7 @@ class SubagentMemory:
                 fork = await self._begun()
                 self._own = None
                 if fork is not None:
-                    await drop_forks(self._session, (fork,))
+                    await drop_forks(self._dialogue, (fork,))
             except PatternError:
                 logger.warning("what a worker learned is dropped when its session is opened again", exc_info=True)
 
@@ -200,14 +200,14 @@ class SubagentMemory:
         fork = self._own.owner.fork if self._own is not None else None
         if fork is None:
             return None
-        outcome = await self._session.constellation.database.read(lambda tx: forks.outcome_of(tx, fork.id))
+        outcome = await self._dialogue.shared.database.read(lambda tx: forks.outcome_of(tx, fork.id))
         return fork if outcome == "open" else None
 
     def _memory_of(self, fork: MemoryFork) -> ConstellationMemory:
         # Late: it imports what opens sessions.
         from pattern_acp.session.opening import memory_rules
 
-        shared, base = self._session.constellation, self._base
+        shared, base = self._dialogue.shared, self._base
         memory = ConstellationMemory(
             shared.database,
             replace(base.owner, fork=fork),
@@ -216,14 +216,14 @@ class SubagentMemory:
             peer=shared.peer,
             writer=PERSONA,
             indexer=shared.indexer,
-            rules=memory_rules(shared, self._session.state.settings),
+            rules=memory_rules(shared, self._dialogue.state.settings),
         )
         memory.turn_id, memory.template_in_use = self._turn_id, base.template_in_use
         memory.searching.in_context = base.searching.in_context
         return memory
 
     def _writing(self, turn_id: TurnId) -> WriteContext:
-        return writing_of(self._session, self._base, turn_id)
+        return writing_of(self._dialogue, self._base, turn_id)
 
     def _signed(self, edit: MemoryEdit) -> MemoryEdit:
         reason = f"Subagent {self._name}: {edit.reason}" if edit.reason else f"Subagent {self._name}"
@@ -234,16 +234,16 @@ class SubagentMemory:
         return replace(edit, reason=reason, base=base)
 
 
-def writing_of(session: "Session", memory: ConstellationMemory, turn_id: TurnId | None) -> WriteContext:
+def writing_of(dialogue: "Dialogue", memory: ConstellationMemory, turn_id: TurnId | None) -> WriteContext:
     """The program's writes to `memory` when the fork of a worker ends: what it learned has its own authors."""
     from pattern_acp.session.opening import memory_rules
 
-    shared = session.constellation
-    rules, now = memory_rules(shared, session.state.settings), shared.clock.now_ms()
+    shared = dialogue.shared
+    rules, now = memory_rules(shared, dialogue.state.settings), shared.clock.now_ms()
     return WriteContext(memory.owner, PERSONA, rules, shared.ids, shared.peer, now, NO_TEMPLATES, turn_id)
 
 
-async def drop_forks(session: "Session", left: Iterable[MemoryFork]) -> None:
+async def drop_forks(dialogue: "Dialogue", left: Iterable[MemoryFork]) -> None:
     """Discard forks of workers whose work does not land.
 
     Raises:
@@ -251,8 +251,11 @@ async def drop_forks(session: "Session", left: Iterable[MemoryFork]) -> None:
     """
     from pattern_acp.memory.service.forking import discard_forks
 
-    left, writing = tuple(left), writing_of(session, session.memory, session.memory.turn_id)
-    await session.constellation.database.write(lambda tx: discard_forks(tx, left, writing))
+    left, writing = (
+        tuple(left),
+        writing_of(dialogue, dialogue.memory.persona, dialogue.memory.persona.turn_id),
+    )
+    await dialogue.shared.database.write(lambda tx: discard_forks(tx, left, writing))
 
 
 def shown_memory(found: "MergeResult | None") -> Sequence[str]:

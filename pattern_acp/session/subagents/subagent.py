@@ -83,6 +83,7 @@ from pattern_acp.workspace.files import FileSystem
 from pattern_acp.workspace.overlay import OverlayChange
 
 if TYPE_CHECKING:
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState
 
@@ -96,7 +97,7 @@ class SubagentWindow:
 
     def __init__(
         self,
-        session: "Session",
+        dialogue: "Dialogue",
         turn_id: TurnId,
         model: ModelInUse,
         history: list[Message],
@@ -104,12 +105,12 @@ class SubagentWindow:
         compose: Callable[[], Awaitable[ProviderRequest]],
     ) -> None:
         """`compose` builds the request from `history` as it is; `recorder` is the one of its thread."""
-        self._session, self._turn_id, self._model, self._history = session, turn_id, model, history
+        self._dialogue, self._turn_id, self._model, self._history = dialogue, turn_id, model, history
         self._recorder, self._compose = recorder, compose
         # What the counts of a model's answers taught holds for everything that it is sent.
-        self._calibration = session.state.window.calibration
+        self._calibration = dialogue.state.window.calibration
         self._messages = MessageTokens()
-        self._limits = session_limits(session.state, model)
+        self._limits = session_limits(dialogue.state, model)
         self._estimate = 0
         self._task = history[0].message_id
 
@@ -151,9 +152,9 @@ class SubagentWindow:
     async def too_long(self) -> bool:
         """See `TurnWindow.too_long`."""
         tokens = self._calibration.tokens(self._model.info.name, self._estimate)
-        before, self._limits = self._limits, session_limits(self._session.state, self._model, refused=tokens)
+        before, self._limits = self._limits, session_limits(self._dialogue.state, self._model, refused=tokens)
         if await self._made_room(self._wanted("provider", tokens)):
-            self._session.state.window.refused[self._model.info.name] = tokens
+            self._dialogue.state.window.refused[self._model.info.name] = tokens
             return True
         self._limits = before
         return False
@@ -166,7 +167,7 @@ class SubagentWindow:
         return self._calibration.tokens(name, messages_tokens(messages, name))
 
     def _wanted(self, trigger: str, tokens: int, *, last_resort: int = 0) -> CompactionRequest:
-        configured = self._session.state.settings.compaction.strategy
+        configured = self._dialogue.state.settings.compaction.strategy
         strategy: CompactionStrategy = "truncate" if configured == "summarise" or last_resort else configured
         return CompactionRequest(
             trigger,
@@ -192,7 +193,7 @@ class SubagentWindow:
             choice.message_ids,
             choice.shortened,
             wanted.keep_characters,
-            compaction.note_id(self._session.constellation.ids.new("msg")),
+            compaction.note_id(self._dialogue.shared.ids.new("msg")),
             text,
             wanted.tokens,
             max(wanted.tokens - choice.freed, 0),
@@ -480,7 +481,7 @@ class Subagent:
         self._missing = shared.models.missing_key(qualified)
         waits = UserWaitTimer(shared.clock, parts.budget.waits)
         self._gate = BudgetGate(session, parts.turn_id, waits, asks=parts.approver is None)
-        self._model = _model_in_use(session, qualified, self._gate)
+        self._model = _model_in_use(session.dialogue, qualified, self._gate)
         self._activity = Activity(f"{task.kind.capitalize()}: {task.name}", progress, shared.clock)
         nest = parts.nest
         # The client knows no call of a subagent.
@@ -491,11 +492,11 @@ class Subagent:
             self._activity,
         )
         outer = nest.memory if nest is not None else None
-        self.memory = SubagentMemory(session, parts.turn_id, task.name, outer=outer, lands=base is not None)
+        self.memory = SubagentMemory(session.dialogue, parts.turn_id, task.name, outer=outer, lands=base is not None)
         """Its memory. What it learned waits for its landing where its changes do."""
         self._budget = Budget(limits_of(settings), shared.clock, waits, outer=parts.budget)
         self._heard = InjectionQueue()
-        self.hooks = SessionToolHooks(session, self._heard)
+        self.hooks = SessionToolHooks(session.dialogue, self._heard)
         # Once its own limits are reached: one answer more, out of the turn's.
         self._last = Budget(Limits(1, LAST_SECONDS), shared.clock, waits, outer=parts.budget)
         # Nothing of what works in the background is shown between turns.
@@ -515,7 +516,7 @@ class Subagent:
         )
         context = self._context(base, Nest(task.name, parts.level, call_id, task.paths, None, None, holder))
         self._effects = NotedEffects(session.checkpoints)
-        self._checks = checks_of(session, permissions, context, self._recorder)
+        self._checks = checks_of(session.dialogue, session.checkpoints, permissions, context, self._recorder)
         self._runner = ToolRunner(
             self._tools,
             context,
@@ -527,7 +528,7 @@ class Subagent:
             effects=self._effects,
         )
         self._edits = self._runner.before_edits = EditWarnings(
-            session, self._heard, task.name, lands=self._view is not None
+            session.dialogue, self._heard, task.name, lands=self._view is not None
         )
         limits = session.state.settings.turn
         self._runner.repeats = RepeatGuard(RepeatLimits(limits.repeats_noted, limits.repeats_asked))
@@ -622,7 +623,7 @@ class Subagent:
 
     async def _take_kind(self) -> None:
         kind = await anyio.to_thread.run_sync(subagent_kind, self._task.kind, self._session.constellation)
-        self._words = subagent_prompt(await use_definition(self._session, kind), self._task.name)
+        self._words = subagent_prompt(await use_definition(self._session.dialogue, kind), self._task.name)
 
     async def restore(self, reported: JobReported, changes: Iterable[OverlayChange]) -> None:
         """Be one of an earlier process, which has finished.
@@ -731,7 +732,9 @@ class Subagent:
 
     async def _run(self, history: list[Message]) -> TurnEnd:
         turn_id, recorder = self._parts.turn_id, self._recorder
-        window = SubagentWindow(self._session, turn_id, self._model, history, recorder, partial(self._build, history))
+        window = SubagentWindow(
+            self._session.dialogue, turn_id, self._model, history, recorder, partial(self._build, history)
+        )
         try:
             end = await self._until_settled(history, window)
             reached = self._budget.used_up()
@@ -771,7 +774,9 @@ class Subagent:
         for _ in range(MOST_CONTINUATIONS + 1):
             end = await loop.run(turn_id, history)
             is_report = end.stop_reason is StopReason.END_TURN and not end.sentence
-            if not is_report or not await after_report(self._session, turn_id, self._heard, kind=kind, active=active):
+            if not is_report or not await after_report(
+                self._session.dialogue, turn_id, self._heard, kind=kind, active=active
+            ):
                 return end
             active = True
         sentence = f"Hooks let it continue {MOST_CONTINUATIONS} times; that is the limit."
@@ -779,7 +784,7 @@ class Subagent:
 
     def _loop(self, runner: ToolRunner, budget: Budget, window: SubagentWindow) -> TurnLoop:
         async def build(_history: Sequence[Message]) -> ProviderRequest:
-            await add_waiting(self._session, self._parts.turn_id, self._heard, self._recorder)
+            await add_waiting(self._session.dialogue, self._parts.turn_id, self._heard, self._recorder)
             return await window.fitted()
 
         loop = TurnLoop(
@@ -868,8 +873,8 @@ def _answering(state: "SessionState", kind: SubagentKind, persona: Persona | Non
     return persona.model or own, with_persona(state.system, persona) or state.system
 
 
-def _model_in_use(session: "Session", qualified: str, gate: BudgetGate) -> ModelInUse:
+def _model_in_use(dialogue: "Dialogue", qualified: str, gate: BudgetGate) -> ModelInUse:
     """The model, with those that replace it as far as the budgets have space."""
-    models = session.constellation.models
+    models = dialogue.shared.models
     provider, info = models.resolve(qualified)
-    return ModelInUse(models.with_fallback(provider, info, tokens_in(session.state), gate.refusal), info)
+    return ModelInUse(models.with_fallback(provider, info, tokens_in(dialogue.state), gate.refusal), info)

@@ -36,6 +36,7 @@ from pattern_acp.workspace.worker_tree import TreeOwner, WorkerTree
 
 if TYPE_CHECKING:
     from pattern_acp.memory.service.forking import MergeResult
+    from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.session import Session
 
 
@@ -98,7 +99,7 @@ class WorkerView:
             self._root,
             self.files,
             session.workbench.files,
-            environment_of(session),
+            environment_of(session.constellation),
             owner,
             known=known,
             confinement=sandboxing.confinement if sandboxing is not None else None,
@@ -174,7 +175,7 @@ class Landings:
         if not any(worker.changes for worker in needed):
             return self._files
         base = OverlayFileSystem(self._files)
-        plan = await plan_landing(self._files, needed, environment=environment_of(self._session))
+        plan = await plan_landing(self._files, needed, environment=environment_of(self._session.constellation))
         if plan.conflicts:
             sentences = " ".join(conflict.sentence for conflict in plan.conflicts)
             raise NotLandedError(f"{node.node_id} was not started: what it needs does not fit together. {sentences}")
@@ -243,7 +244,7 @@ class Landings:
         while True:
             self._refuse_dependents(left)
             workers = list(left.values())
-            plan = await plan_landing(self._files, workers, environment=environment_of(self._session))
+            plan = await plan_landing(self._files, workers, environment=environment_of(self._session.constellation))
             if not plan.conflicts:
                 break
             for conflict in plan.conflicts:
@@ -259,7 +260,7 @@ class Landings:
             files = f"Landed: {plural(len(worker.changes), 'file')}{also}{together}." if worker.changes else ""
             self._told[name] = " ".join(filter(None, (files, merged_sentence(learned.get(name)))))
         if learned and self._into is None:
-            await write_files(self._session)
+            await write_files(self._session.dialogue)
 
     async def _carry_out(self, plan: LandingPlan, call_id: ToolCallId) -> "dict[str, MergeResult | None]":
         """Write the files, and bring back what the workers learned; that, by their names.
@@ -297,7 +298,7 @@ class Landings:
                 )
 
 
-def environment_of(session: "Session") -> Mapping[str, str]:
+def environment_of(shared: "Constellation") -> Mapping[str, str]:
     """The environment of git where it runs for workers."""
-    sandboxing = session.constellation.sandboxing
+    sandboxing = shared.sandboxing
     return sandboxing.environment if sandboxing is not None else {}
