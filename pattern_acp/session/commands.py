@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pattern_acp.memory.service.session_memory import ConstellationMemory
     from pattern_acp.session.constellation import Constellation
     from pattern_acp.session.mcp import SessionMcp
+    from pattern_acp.session.ports import ExtendedDialogue
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import FolderTrust
 
@@ -198,24 +199,24 @@ NEAR = 0.6
 """Likeness from which on a name is offered; difflib's own."""
 
 
-async def refuse_unknown(session: "Session", turn_id: TurnId) -> TurnEnd | None:
+async def refuse_unknown(dialogue: "ExtendedDialogue", turn_id: TurnId) -> TurnEnd | None:
     """The end of a turn whose prompt is a command that there is not; None for anything else.
 
     Raises:
         DatabaseError: it could not be recorded; the turn stops.
     """
-    prompt = session.state.history[-1]
+    prompt = dialogue.state.history[-1]
     found = _LOOKS_LIKE_ONE.match(prompt.typed_line)
-    sentence = await _unknown(session.trust, session.mcp, found[1]) if found is not None else ""
+    sentence = await _unknown(dialogue.trust, dialogue.mcp, found[1]) if found is not None else ""
     if not sentence:
         return None
-    session.state.history.remove(prompt)
+    dialogue.state.history.remove(prompt)
     events = [NewEvent(PromptRefused(turn_id, sentence), Actor.SYSTEM)]
-    if session.state.title == title_of(prompt):
+    if dialogue.state.title == title_of(prompt):
         # No session is about a slip; its next prompt gives the title.
-        session.state.title = ""
+        dialogue.state.title = ""
         events.append(NewEvent(SessionTitled(""), Actor.SYSTEM, Origin.PERSON))
-    await session.recorder.record(*events)
+    await dialogue.recorder.record(*events)
     return TurnEnd(StopReason.END_TURN, sentence)
 
 

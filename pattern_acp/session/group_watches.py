@@ -248,7 +248,7 @@ class GroupWatches:
             blocks = {block.label: block.text for block in await session.memory.blocks()}
             seen |= {f"memory block {label}": _hash(blocks[label]) for label in group.blocks if label in blocks}
         if group.tasks:
-            rows = await tasks_of_user(session).list(TaskFilter(limit=MOST_TASKS))
+            rows = await tasks_of_user(session.dialogue).list(TaskFilter(limit=MOST_TASKS))
             seen |= {
                 f"task {row.task.number}: {row.task.title}": f"{row.task.status} {row.task.updated_ms}" for row in rows
             }

@@ -152,7 +152,7 @@ class Sessions:
         # Late: most sessions work on no task.
         from pattern_acp.session.task_commands import show_task
 
-        await show_task(session, replayed)
+        await show_task(session.dialogue, replayed)
 
     async def replace(self, session: Session, source_id: SessionId, how: Reopening) -> Session:
         """Continue where `session` cannot: with the recorded session `source_id`, under the client's id for `session`.

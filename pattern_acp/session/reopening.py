@@ -150,7 +150,7 @@ async def reopen_session(
     if rewind is not None:
         from pattern_acp.session.rewind_requests import finish_rewind
 
-        await finish_rewind(session, rewind)
+        await finish_rewind(session.dialogue, session.checkpoints, rewind)
         again = await shared.database.read(lambda tx: read_history(tx, known))
         return session, [entry.event for entry in active_events(again)]
     return session, kept

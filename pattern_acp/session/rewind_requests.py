@@ -65,8 +65,9 @@ from pattern_acp.turn.recorder import NewEvent
 
 if TYPE_CHECKING:
     from pattern_acp.rewind.checkpoints import Checkpoints
-    from pattern_acp.session.ports import ExtendedDialogue
+    from pattern_acp.session.ports import Dialogue, ExtendedDialogue
     from pattern_acp.session.session import Session
+    from pattern_acp.workspace.jobs import Jobs
 
 
 async def points_of(checkpoints: "Checkpoints") -> tuple[Point, ...]:
@@ -83,7 +84,7 @@ async def preview_rewind(session: "Session", named: str) -> RewindPlan:
     if session.is_busy:
         raise SessionBusyError("A turn runs in this session; wait for its end, or cancel it.")
     async with _taken(session):
-        return await _plan(session, named)
+        return await _plan(session.dialogue, session.checkpoints, named)
 
 
 async def rewind_for_client(
@@ -99,7 +100,7 @@ async def rewind_for_client(
     if unknown:
         raise InvalidRequestError(f"There is no part {unknown[0]!r} of a session; the parts are {', '.join(PARTS)}.")
     async with _taken(session):
-        plan = await _plan(session, named)
+        plan = await _plan(session.dialogue, session.checkpoints, named)
         recorded = await recorded_of(session.checkpoints.scope)
         wanted = tuple(part for part in PARTS if part in (parts or plan.target.parts))
 
@@ -148,27 +149,27 @@ async def go_back(
     return done
 
 
-async def finish_left_over(session: "Session") -> None:
+async def finish_left_over(dialogue: "ExtendedDialogue", checkpoints: "Checkpoints") -> None:
     """Finish a rewind of this process that an error cut off; before anything else is done in the session.
 
     Raises:
         DatabaseError: the constellation still cannot be written.
     """
-    if session.checkpoints.rewinding:
-        started = await session.checkpoints.recover()
+    if checkpoints.rewinding:
+        started = await checkpoints.recover()
         if started is not None:
-            await finish_rewind(session, started)
-        session.checkpoints.rewinding = False
+            await finish_rewind(dialogue, checkpoints, started)
+        checkpoints.rewinding = False
 
 
-async def finish_rewind(session: "Session", started: RewindStarted) -> None:
+async def finish_rewind(dialogue: "ExtendedDialogue", checkpoints: "Checkpoints", started: RewindStarted) -> None:
     """Finish a rewind that was cut off, and continue from there.
 
     Raises:
         DatabaseError: the constellation cannot be read or written.
     """
-    await execution.finish_rewind(session.checkpoints.scope, started)
-    await _go_on_from(session.dialogue, started.parts)
+    await execution.finish_rewind(checkpoints.scope, started)
+    await _go_on_from(dialogue, started.parts)
 
 
 async def _go_on_from(dialogue: "ExtendedDialogue", parts: Sequence[str]) -> None:
@@ -180,15 +181,15 @@ async def _go_on_from(dialogue: "ExtendedDialogue", parts: Sequence[str]) -> Non
         await show_context(dialogue)
 
 
-async def _plan(session: "Session", named: str) -> RewindPlan:
-    await finish_left_over(session)
-    await session.checkpoints.close_turn()
-    recorded = await recorded_of(session.checkpoints.scope)
+async def _plan(dialogue: "ExtendedDialogue", checkpoints: "Checkpoints", named: str) -> RewindPlan:
+    await finish_left_over(dialogue, checkpoints)
+    await checkpoints.close_turn()
+    recorded = await recorded_of(checkpoints.scope)
     try:
         target = find_target(recorded, named)
     except UnknownPointError as error:
         raise InvalidRequestError(error.sentence, failure_code=error.failure_code) from error
-    return await plan_rewind(session.checkpoints.scope, recorded, target)
+    return await plan_rewind(checkpoints.scope, recorded, target)
 
 
 @asynccontextmanager
@@ -462,19 +463,19 @@ async def _ask_and_go(
 ) -> Result:
     turn_id = session.turn_id
     parts = asked.parts or plan.target.parts
-    view = await _view(session, plan, parts)
+    view = await _view(session.dialogue, session.checkpoints, session.jobs, plan, parts)
     await session.recorder.record(NewEvent(ToolCallStarted(turn_id, view), Actor.HUMAN, Origin.PERSON))
     if not asked.yes:
-        asked = await _choose(session, plan, replace(asked, parts=parts), view, explicit=bool(asked.parts))
+        asked = await _choose(session.dialogue, plan, replace(asked, parts=parts), view, explicit=bool(asked.parts))
         parts = asked.parts
     if not parts:
-        await _finish(session, view, "Nothing was changed.", ToolCallStatus.FAILED)
+        await _finish(session.dialogue, view, "Nothing was changed.", ToolCallStatus.FAILED)
         return as_result("Nothing was changed.")
     before = next(e.session_seq for e in reversed(recorded) if _starts(e, turn_id)) - 1
     try:
         fork = await fork_for(session.checkpoints.scope, plan.target, parts)
     except NothingInFrontError as error:
-        await _finish(session, view, error.sentence, ToolCallStatus.FAILED)
+        await _finish(session.dialogue, view, error.sentence, ToolCallStatus.FAILED)
         raise
 
     def result(done: Rewound) -> WentBack:
@@ -482,7 +483,7 @@ async def _ask_and_go(
         return WentBack(plan, parts, done, asked.overwrite, session.state.cwd, fork, warnings)
 
     async def after_files(done: Rewound) -> None:
-        await _finish(session, view, result(done).text, ToolCallStatus.COMPLETED, done)
+        await _finish(session.dialogue, view, result(done).text, ToolCallStatus.COMPLETED, done)
 
     here = parts_here(plan.target, parts)
     if not here:
@@ -496,18 +497,20 @@ def _starts(entry: Recorded, turn_id: TurnId) -> bool:
     return isinstance(entry.event, TurnStarted) and entry.event.turn_id == turn_id
 
 
-async def _view(session: "Session", plan: RewindPlan, parts: Sequence[str]) -> ToolCallView:
+async def _view(
+    dialogue: "Dialogue", checkpoints: "Checkpoints", jobs: "Jobs | None", plan: RewindPlan, parts: Sequence[str]
+) -> ToolCallView:
     content: list[ToolContent] = []
     if "files" in parts:
         for change in plan.chosen(overwrite=True)[:MOST_DIFFS]:
-            diff = await diff_of(session.checkpoints.scope, change)
+            diff = await diff_of(checkpoints.scope, change)
             if diff is not None:
                 content.append(diff)
-    warnings = running_warnings(session.jobs) if "files" in parts else ()
-    changes = preview_text(plan, parts, session.state.cwd)
+    warnings = running_warnings(jobs) if "files" in parts else ()
+    changes = preview_text(plan, parts, dialogue.state.cwd)
     content.append(TextContent("\n\n> ".join((changes, *warnings))))
     return ToolCallView(
-        ToolCallId(session.constellation.ids.new("call")),
+        ToolCallId(dialogue.shared.ids.new("call")),
         TOOL_NAME,
         f"Go back to {plan.target.words}",
         ToolKind.EDIT,
@@ -518,7 +521,7 @@ async def _view(session: "Session", plan: RewindPlan, parts: Sequence[str]) -> T
 
 
 async def _choose(
-    session: "Session", plan: RewindPlan, asked: RewindArguments, view: ToolCallView, *, explicit: bool
+    dialogue: "Dialogue", plan: RewindPlan, asked: RewindArguments, view: ToolCallView, *, explicit: bool
 ) -> RewindArguments:
     """Ask the user what to put back; no parts: nothing."""
     kept = f"; {len(plan.conflicts)} changed by others stay" if plan.conflicts and not asked.overwrite else ""
@@ -533,22 +536,22 @@ async def _choose(
         options.append(ApprovalOption(PermissionAnswer.ALLOW_ALWAYS, "The same, also over what others changed"))
     options.append(ApprovalOption(PermissionAnswer.REJECT_ONCE, "Leave everything as it is"))
     reason = "Going back changes files and memory; it can be undone with /rewind undo."
-    turn_id = session.turn_id
+    turn_id = dialogue.turn_id
     offered = tuple(option.answer.value for option in options)
-    await session.recorder.record(NewEvent(PermissionAsked(turn_id, view.call_id, reason, offered), Actor.SYSTEM))
-    answer = await session.approver.ask(ApprovalRequest(view, reason, tuple(options)))
+    await dialogue.recorder.record(NewEvent(PermissionAsked(turn_id, view.call_id, reason, offered), Actor.SYSTEM))
+    answer = await dialogue.approver.ask(ApprovalRequest(view, reason, tuple(options)))
     answered = PermissionAnswered(turn_id, view.call_id, answer.value)
-    await session.recorder.record(NewEvent(answered, Actor.HUMAN, Origin.PERSON))
+    await dialogue.recorder.record(NewEvent(answered, Actor.HUMAN, Origin.PERSON))
     if not answer.allows:
         return replace(asked, parts=())
     return second if answer is PermissionAnswer.ALLOW_ALWAYS else asked
 
 
 async def _finish(
-    session: "Session", view: ToolCallView, text: str, status: ToolCallStatus, done: Rewound | None = None
+    dialogue: "Dialogue", view: ToolCallView, text: str, status: ToolCallStatus, done: Rewound | None = None
 ) -> None:
-    turn_id = session.turn_id
+    turn_id = dialogue.turn_id
     changed = set(done.files) if done is not None else set[str]()
     diffs = tuple(item for item in view.content if getattr(item, "path", "") in changed)
     finished = ToolCallFinished(turn_id, view.call_id, status, text, (*diffs, TextContent(text)), view.locations)
-    await session.recorder.record(NewEvent(finished, Actor.SYSTEM, Origin.WORKSPACE))
+    await dialogue.recorder.record(NewEvent(finished, Actor.SYSTEM, Origin.WORKSPACE))

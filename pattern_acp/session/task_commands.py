@@ -45,6 +45,7 @@ from pattern_acp.workspace.files import fingerprint
 
 if TYPE_CHECKING:
     from pattern_acp.session.constellation import Constellation
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.session.session import Session
     from pattern_acp.session.state import SessionState
 
@@ -63,11 +64,11 @@ MOST_LISTED = 100
 """Tasks of a list in a session."""
 
 
-def tasks_of_agent(session: "Session", turn_id: TurnId) -> Tasks:
+def tasks_of_agent(dialogue: "Dialogue", turn_id: TurnId) -> Tasks:
     """Tasks as the agent sees and changes them in a turn."""
-    tasks = _tasks(session, session.state.persona.name, Actor.PERSONA, Origin.MODEL)
+    tasks = _tasks(dialogue, dialogue.state.persona.name, Actor.PERSONA, Origin.MODEL)
     tasks.turn_id = turn_id
-    tasks.read = session.state.policy.read_before
+    tasks.read = dialogue.state.policy.read_before
     return tasks
 
 
@@ -77,7 +78,7 @@ async def run_tasks(session: "Session", argument: str) -> Result:
     from pattern_acp.commands import task_actions
 
     verb, rest = first_word(argument)
-    desk = task_actions.TaskVerbs(tasks_of_user(session), MOST_LISTED)
+    desk = task_actions.TaskVerbs(tasks_of_user(session.dialogue), MOST_LISTED)
     match verb:
         case "add":
             if not rest.strip():
@@ -86,7 +87,7 @@ async def run_tasks(session: "Session", argument: str) -> Result:
             session.state.has_tasks = True
             return added
         case "keep":
-            return as_result(await _keep(session, rest.strip() or session.state.title))
+            return as_result(await _keep(session.dialogue, rest.strip() or session.state.title))
         case "" | "all":
             listed = await task_actions.list_tasks(desk, everything=verb == "all")
             return listed if verb else as_result(*listed.document, TASKS_USAGE, facts=listed.value)
@@ -102,7 +103,7 @@ async def run_task(session: "Session", argument: str) -> Result:
     verb, words = first_word(rest)
     if not ref:
         raise CommandMisusedError(f"Name a task by its number. {TASK_USAGE}")
-    tasks = tasks_of_user(session)
+    tasks = tasks_of_user(session.dialogue)
     desk = task_actions.TaskVerbs(tasks)
     match verb:
         case "":
@@ -123,64 +124,64 @@ async def run_task(session: "Session", argument: str) -> Result:
             changed = await change(desk, ref)
             session.state.has_tasks = True
             if own or await tasks.is_own(changed.task):
-                await _record_plan(session, changed.task)
+                await _record_plan(session.dialogue, changed.task)
             return changed
         case _:
             raise CommandMisusedError(TASK_USAGE)
 
 
-async def show_task(session: "Session", replayed: Sequence[Event] = ()) -> None:
+async def show_task(dialogue: "Dialogue", replayed: Sequence[Event] = ()) -> None:
     """Show the steps of the session's task to the editor, unless the replayed events end with them.
 
     Another window may have changed them since; so this is not recorded, only shown.
     """
-    session.state.has_tasks = True
-    task = await tasks_of_user(session).active()
+    dialogue.state.has_tasks = True
+    task = await tasks_of_user(dialogue).active()
     last = next((event.plan for event in reversed(replayed) if isinstance(event, PlanUpdated)), None)
     if task is not None and task.plan != last:
-        await session.view.show(PlanUpdated(TurnId(""), task.plan))
+        await dialogue.view.show(PlanUpdated(TurnId(""), task.plan))
 
 
-async def _keep(session: "Session", title: str) -> str:
+async def _keep(dialogue: "Dialogue", title: str) -> str:
     # Late: only this asks for the plan of before.
     from pattern_acp.journal.reader import read_stream
 
-    database = session.constellation.database
-    recorded = await database.read(lambda tx: read_stream(tx, session.session_id, kinds=(PlanUpdated,)))
+    database = dialogue.shared.database
+    recorded = await database.read(lambda tx: read_stream(tx, dialogue.session_id, kinds=(PlanUpdated,)))
     plan = next((entry.event.plan for entry in reversed(recorded) if isinstance(entry.event, PlanUpdated)), None)
     if plan is None or not plan.entries:
         raise CommandMisusedError(f"This session has no plan yet. {TASKS_USAGE}")
-    task = await tasks_of_user(session).show_plan(plan, title or plan.entries[0].content)
-    session.state.has_tasks = True
+    task = await tasks_of_user(dialogue).show_plan(plan, title or plan.entries[0].content)
+    dialogue.state.has_tasks = True
     if task is None:
         raise CommandMisusedError(TASKS_USAGE)
     line = one_line(task_line(TaskRow(task)))
     return f"Stored `{line}`. From now on the plan of this session is its steps."
 
 
-async def _record_plan(session: "Session", task: Task) -> None:
-    turn_id = session.memory.turn_id
-    await session.recorder.record(NewEvent(PlanUpdated(turn_id or TurnId(""), task.plan), Actor.HUMAN, Origin.PERSON))
+async def _record_plan(dialogue: "Dialogue", task: Task) -> None:
+    turn_id = dialogue.memory.persona.turn_id
+    await dialogue.recorder.record(NewEvent(PlanUpdated(turn_id or TurnId(""), task.plan), Actor.HUMAN, Origin.PERSON))
 
 
-def tasks_of_user(session: "Session") -> Tasks:
+def tasks_of_user(dialogue: "Dialogue") -> Tasks:
     """Tasks as the user of a session sees and changes them."""
-    return _tasks(session, "user", Actor.HUMAN, Origin.PERSON)
+    return _tasks(dialogue, "user", Actor.HUMAN, Origin.PERSON)
 
 
-def _tasks(session: "Session", author: str, actor: Actor, origin: Origin) -> Tasks:
-    shared = session.constellation
+def _tasks(dialogue: "Dialogue", author: str, actor: Actor, origin: Origin) -> Tasks:
+    shared = dialogue.shared
     desk = TaskDesk(
-        memory_owner(session.state).lasting.owners,
-        session.session_id,
-        session.session_id,
+        memory_owner(dialogue.state).lasting.owners,
+        dialogue.session_id,
+        dialogue.session_id,
         author,
         actor,
         origin,
         shared.holder,
     )
     tasks = Tasks(shared.database, desk, clock=shared.clock, ids=shared.ids, peer=shared.peer)
-    tasks.turn_id = session.memory.turn_id
+    tasks.turn_id = dialogue.memory.persona.turn_id
     return tasks
 
 
@@ -220,12 +221,12 @@ class _Kept(Struct, frozen=True):
         return self.file is None or sha256_hex(self.there) not in {self.file.file_hash, self.file.next_hash}
 
 
-async def exchange_task_files(session: "Session") -> None:
+async def exchange_task_files(dialogue: "Dialogue") -> None:
     """Take in what was edited in the files, then bring them up to date. Nothing here ever stops a turn.
 
     Files that cannot be used are left alone and named to the user, once for each state they are in.
     """
-    state, database = session.state, session.constellation.database
+    state, database = dialogue.state, dialogue.shared.database
     root = state.policy.roots[0]
     folder = Path(root).joinpath(*FOLDER)
     try:
@@ -233,7 +234,7 @@ async def exchange_task_files(session: "Session") -> None:
             report_once(state, str(folder), "The folder .pattern/tasks leads out of the project, so it is not used.")
             return
         kept = await _read(database, folder, state.project_key)
-        if await _take_in(session, folder, kept):
+        if await _take_in(dialogue, folder, kept):
             kept = await _read(database, folder, state.project_key)
         for name in await _write(database, folder, kept):
             report_once(
@@ -278,7 +279,7 @@ async def _read(database: Database, folder: Path, project: str) -> list[_Kept]:
     return [_Kept(*one, contents[name]) for one, name in zip(found, names, strict=True)]
 
 
-async def _take_in(session: "Session", folder: Path, kept: Sequence[_Kept]) -> bool:
+async def _take_in(dialogue: "Dialogue", folder: Path, kept: Sequence[_Kept]) -> bool:
     """Merge edited files; says whether there was one."""
     took = False
     for one in kept:
@@ -297,14 +298,14 @@ async def _take_in(session: "Session", folder: Path, kept: Sequence[_Kept]) -> b
                 store.note_task_file(tx, str(folder), task_id, noted)
 
             # What the agent wrote into the file, which the user allowed, is the agent's and not the user's.
-            seen = session.state.fingerprints.get(str(folder / one.name))
+            seen = dialogue.state.fingerprints.get(str(folder / one.name))
             by_agent = seen is not None and seen == fingerprint(content)
-            turn_id = session.memory.turn_id
-            tasks = tasks_of_agent(session, turn_id) if by_agent and turn_id is not None else tasks_of_user(session)
+            turn_id = dialogue.memory.persona.turn_id
+            tasks = tasks_of_agent(dialogue, turn_id) if by_agent and turn_id is not None else tasks_of_user(dialogue)
             await tasks.edit(one.task.id, base, edited, note=note)
-            session.state.has_tasks = took = True
+            dialogue.state.has_tasks = took = True
         except PatternError as error:
-            report_once(session.state, f"task {one.name} {sha256_hex(one.there)}", error.sentence)
+            report_once(dialogue.state, f"task {one.name} {sha256_hex(one.there)}", error.sentence)
     return took
 
 

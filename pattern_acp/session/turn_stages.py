@@ -1,7 +1,7 @@
-"""One turn, from top to bottom: the stages that a prompt goes through, each a function, in `STAGES`.
+"""One turn, from top to bottom: the stages that a prompt goes through, each a function, in `_run_stages`.
 
-`run_prompt` receives a prompt and `run_turn` ends it. Between them `_answer` runs the stages one after the other;
-the first that returns the turn's end is the last. In `_ask` memory is recalled, requests are composed, the model
+`run_prompt` receives a prompt and `run_turn` ends it. Between them the stages run one after the other; the first that
+returns the turn's end is the last. In `_ask` memory is recalled, requests are composed, the model
 answers and tools run (`turn.loop`), and checks have their say.
 
 Owns: that a turn which was begun is ended in the journal exactly once, with one failure where it failed, whatever goes
@@ -70,8 +70,8 @@ from pattern_acp.session.memory_context import (
 )
 from pattern_acp.session.opening import look_at_grants, refresh_grants
 from pattern_acp.session.options import Overlap, thought_level_of
-from pattern_acp.session.ports import CredentialsError, Dialogue, Workbench
-from pattern_acp.session.session import END_SECONDS, PromptTicket, Session
+from pattern_acp.session.ports import CredentialsError, Dialogue, ExtendedDialogue, Workbench
+from pattern_acp.session.session import END_SECONDS, BackgroundWork, PromptTicket, Session
 from pattern_acp.session.state import SessionState, note_sandbox
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.turn_tools import TurnTools, own_tools
@@ -80,7 +80,7 @@ from pattern_acp.turn.budget import Budget, Limits, UserWaitTimer
 from pattern_acp.turn.loop import CallIds, ModelInUse, StreamRetries, TurnEnd, TurnLoop, show_sentence
 from pattern_acp.turn.recorder import SHOW_SECONDS, JournalRecorder, NewEvent, TextStreamed, new_end_events
 from pattern_acp.workspace.git import SECONDS as GIT_SECONDS
-from pattern_acp.workspace.jobs import job_sentence
+from pattern_acp.workspace.jobs import Jobs, job_sentence
 
 if TYPE_CHECKING:
     from pattern_acp.mcp_servers.server import Server
@@ -252,21 +252,16 @@ async def run_turn(session: Session, turn: Turn) -> TurnEnd:
 
 async def _answer(session: Session, turn: Turn) -> TurnEnd:
     """Run the stages, and show all but the turn's end, which it returns."""
-    end: TurnEnd | None = None
     workbench, shows_none = session.workbench, session.workbench.show_warnings
     workbench.show_warnings = partial(_show_warnings, session.dialogue, session.workbench, turn)
     try:
         async with _committing(session.recorder):
-            for stage in OWN_STAGES if turn.is_own else STAGES:
-                end = await stage(session, turn)
-                if end is not None:
-                    break
-        end = end or TurnEnd(StopReason.CANCELLED)
+            end = await _run_stages(session, turn)
         if end.was_cut:
             await reload_history(session.dialogue)
         if end.sentence:
             await show_sentence(session.recorder, turn.turn_id, session.constellation.ids, end.sentence)
-        await _exchange_files(session)
+        await _exchange_files(session.dialogue)
         await show_notices(session.dialogue, session.workbench, turn.turn_id)
     except CredentialsError as error:
         # Some editors show another page instead of the chat, or nothing, for this error.
@@ -287,6 +282,27 @@ async def _answer(session: Session, turn: Turn) -> TurnEnd:
     return end
 
 
+async def _run_stages(session: Session, turn: Turn) -> TurnEnd:
+    """The stages of a turn between its receipt and its end, from top to bottom; the first that returns an end is last.
+
+    A turn that the agent begins itself has no prompt to attach files to, to answer as a command, or to run hooks for.
+    """
+    dialogue = session.dialogue
+    await _settle_earlier(session.dialogue, session.checkpoints, turn)
+    if turn.is_own:
+        end = await _record_own(dialogue, session.jobs, session.workers, turn)
+    else:
+        await _attach(dialogue, session.workbench, turn)
+        end = await _record_prompt(dialogue, turn)
+        end = end or await _run_own_command(session, turn)
+        end = end or await _check_folder(session.dialogue, turn)
+    if end is None:
+        await _show_news(session, turn)
+        if not turn.is_own:
+            end = await before_prompt(dialogue, turn.turn_id)
+    return end or await _ask(session, turn)
+
+
 @asynccontextmanager
 async def _committing(recorder: JournalRecorder) -> AsyncGenerator[None, None]:
     """Commit what waits for a commit every second."""
@@ -299,56 +315,56 @@ async def _committing(recorder: JournalRecorder) -> AsyncGenerator[None, None]:
         raise unwrap_exception_group(group_error) from group_error
 
 
-async def _settle_earlier(session: Session, turn: Turn) -> None:
+async def _settle_earlier(dialogue: ExtendedDialogue, checkpoints: Checkpoints, turn: Turn) -> None:
     """Finish what an earlier turn, or going back, left unfinished: this turn continues from what the journal has.
 
     Raises:
         DatabaseError: the journal still cannot be written.
     """
-    if session.state.unfinished:
-        await _close_unfinished(session)
-    if session.constellation.before_turn is not None:
-        await session.constellation.before_turn()
+    if dialogue.state.unfinished:
+        await _close_unfinished(dialogue, checkpoints)
+    if dialogue.shared.before_turn is not None:
+        await dialogue.shared.before_turn()
     if turn.command is not None:
         # The requests of a turn of the model see to it themselves.
-        await drop_forgotten(session.dialogue)
-    if session.checkpoints.rewinding:
+        await drop_forgotten(dialogue)
+    if checkpoints.rewinding:
         from pattern_acp.session.rewind_requests import finish_left_over
 
-        await finish_left_over(session)
+        await finish_left_over(dialogue, checkpoints)
     # What a turn changed that was cut off belongs to it and not to this one.
-    await session.checkpoints.close_turn()
+    await checkpoints.close_turn()
 
 
-async def _close_unfinished(session: Session) -> None:
+async def _close_unfinished(dialogue: Dialogue, checkpoints: Checkpoints) -> None:
     """Complete in the journal the turn whose end could not be recorded."""
-    now = session.constellation.clock.now_ms()
+    now = dialogue.shared.clock.now_ms()
     # Without an end that could not be recorded, it was a cancellation.
-    end = session.state.unrecorded or TurnEnd(StopReason.CANCELLED)
+    end = dialogue.state.unrecorded or TurnEnd(StopReason.CANCELLED)
     how = InterruptedEnd(end.stop_reason, end.sentence, end.failure)
 
     def close(tx: Transaction) -> None:
-        for entry in close_interrupted(tx, session.session_id, at_ms=now, how=how):
+        for entry in close_interrupted(tx, dialogue.session_id, at_ms=now, how=how):
             if isinstance(entry.event, TurnEnded):
-                session.checkpoints.at_end(entry.event.turn_id)(tx)
+                checkpoints.at_end(entry.event.turn_id)(tx)
 
-    await session.constellation.database.write(close)
-    session.state.unfinished, session.state.unrecorded = False, None
-    await reload_history(session.dialogue)
+    await dialogue.shared.database.write(close)
+    dialogue.state.unfinished, dialogue.state.unrecorded = False, None
+    await reload_history(dialogue)
 
 
-async def _attach(session: Session, turn: Turn) -> None:
+async def _attach(dialogue: ExtendedDialogue, workbench: Workbench, turn: Turn) -> None:
     """Fill in a prompt of an MCP server that the user chose, and the files that the prompt names."""
     try:
-        if session.mcp.servers.servers:
-            await _use_file_server(session.workbench, session.mcp, may_wait=turn.command is None)
-            turn.message = await session.mcp.expanded(turn.message)
+        if dialogue.mcp.servers.servers:
+            await _use_file_server(workbench, dialogue.mcp, may_wait=turn.command is None)
+            turn.message = await dialogue.mcp.expanded(turn.message)
     except ServerError as error:
         # Recorded like a command of ours, which the model does not see.
         turn.command = Typed(turn.message.typed_line.split()[0].lstrip("/"), "")
         turn.refusal = TurnEnd(StopReason.END_TURN, error.sentence, failure=failure_of(error))
     if turn.command is None:
-        turn.message = await with_files(session.state, session.workbench, turn.message)
+        turn.message = await with_files(dialogue.state, workbench, turn.message)
 
 
 async def _use_file_server(workbench: Workbench, mcp: SessionMcp, *, may_wait: bool) -> None:
@@ -359,34 +375,34 @@ async def _use_file_server(workbench: Workbench, mcp: SessionMcp, *, may_wait: b
             workbench.use_server(*found)
 
 
-async def _record_prompt(session: Session, turn: Turn) -> TurnEnd | None:
+async def _record_prompt(dialogue: Dialogue, turn: Turn) -> TurnEnd | None:
     """Record that the turn has begun, and add the prompt to the conversation."""
-    await _record_start(session.state, session.recorder, turn)
+    await _record_start(dialogue.state, dialogue.recorder, turn)
     if turn.command is None:
-        session.state.history.append(turn.message)
-        files = given_files(session.state, turn.message)
-        if files and session.constellation.elsewhere is None:
-            await note_files_in_hand(session.state, ToolKind.READ, files, session.state)
+        dialogue.state.history.append(turn.message)
+        files = given_files(dialogue.state, turn.message)
+        if files and dialogue.shared.elsewhere is None:
+            await note_files_in_hand(dialogue.state, ToolKind.READ, files, dialogue.state)
     return turn.refusal
 
 
-async def _record_own(session: Session, turn: Turn) -> TurnEnd | None:
+async def _record_own(
+    dialogue: Dialogue, jobs: Jobs | None, workers: BackgroundWork | None, turn: Turn
+) -> TurnEnd | None:
     """Record that the agent begins a turn, and tell the model why."""
     turn.started = True
-    jobs = session.jobs.untold_ends() if session.jobs is not None else ()
-    results = session.workers.results if session.workers is not None else ()
-    ended = [f"Background job {job_sentence(job)}" for job in jobs]
-    ended += [f"{name} has finished in the background." for name in results]
+    ended = [f"Background job {job_sentence(job)}" for job in jobs.untold_ends()] if jobs is not None else []
+    ended += [f"{name} has finished in the background." for name in workers.results] if workers is not None else []
     if not ended:
         # A prompt that came before has heard of them.
-        await _record_start(session.state, session.recorder, turn)
+        await _record_start(dialogue.state, dialogue.recorder, turn)
         return TurnEnd(StopReason.END_TURN)
     note = str(untrusted_line("note", " ".join([*ended, WOKEN])))
-    told = Message(MessageId(session.constellation.ids.new("msg")), Role.USER, (TextPart(note),))
+    told = Message(MessageId(dialogue.shared.ids.new("msg")), Role.USER, (TextPart(note),))
     started = NewEvent(TurnStarted(turn.turn_id, turn.message, OWN_TURN), Actor.SYSTEM, Origin.AGENT)
     added = NewEvent(ContextAdded(turn.turn_id, told, (BACKGROUND_WORK,)), Actor.SYSTEM, Origin.AGENT)
-    await session.recorder.record(started, added)
-    add_context(session.state.history, told)
+    await dialogue.recorder.record(started, added)
+    add_context(dialogue.state.history, told)
     return None
 
 
@@ -416,7 +432,7 @@ async def _run_own_command(session: Session, turn: Turn) -> TurnEnd | None:
         return None
     if session.state.settings.tasks.files:
         # The answer has what was edited in a file just before.
-        await _exchange_files(session)
+        await _exchange_files(session.dialogue)
     end = await run_command(session, turn.turn_id, turn.command)
     if not session.state.title and not session.checkpoints.is_clean:
         # Lists leave out what has no title, and this session has files to go back in.
@@ -465,28 +481,28 @@ def _keeps_files(state: SessionState) -> bool:
     return state.settings.memory.files or state.settings.tasks.files
 
 
-async def _exchange_files(session: Session) -> None:
+async def _exchange_files(dialogue: Dialogue) -> None:
     """Take in what was edited in files of memory and tasks, and bring them up to date."""
-    await exchange_files(session.dialogue)
-    if session.state.settings.tasks.files:
+    await exchange_files(dialogue)
+    if dialogue.state.settings.tasks.files:
         # Late: most users keep no files.
         from pattern_acp.session.task_commands import exchange_task_files
 
-        await exchange_task_files(session)
+        await exchange_task_files(dialogue)
 
 
-async def _check_folder(session: Session, turn: Turn) -> TurnEnd | None:
+async def _check_folder(dialogue: ExtendedDialogue, turn: Turn) -> TurnEnd | None:
     """Bring in what changed outside: files of memory, and what the folder offers, about which the user is asked."""
-    if _keeps_files(session.state):
-        await _exchange_files(session)
-    await note_changed_files(session.constellation, session.state)
-    commands = more_commands(session.trust, session.mcp)
-    await ensure_trust(session.dialogue, turn.turn_id)
-    if more_commands(session.trust, session.mcp) != commands:
-        await session.view.show_commands(more_commands(session.trust, session.mcp))
-    unknown = await refuse_unknown(session, turn.turn_id)
+    if _keeps_files(dialogue.state):
+        await _exchange_files(dialogue)
+    await note_changed_files(dialogue.shared, dialogue.state)
+    commands = more_commands(dialogue.trust, dialogue.mcp)
+    await ensure_trust(dialogue, turn.turn_id)
+    if more_commands(dialogue.trust, dialogue.mcp) != commands:
+        await dialogue.view.show_commands(more_commands(dialogue.trust, dialogue.mcp))
+    unknown = await refuse_unknown(dialogue, turn.turn_id)
     if unknown is None:
-        fix_skills(session.dialogue)
+        fix_skills(dialogue)
     return unknown
 
 
@@ -497,7 +513,7 @@ async def _show_news(session: Session, turn: Turn) -> None:
         from pattern_acp.session.edit_warnings import renew_claims
 
         await renew_claims(session.dialogue)
-    news = await session.mcp.get_ready(partial(_sign_in_at, session, turn.turn_id))
+    news = await session.mcp.get_ready(partial(_sign_in_at, session.dialogue, turn.turn_id))
     tell_drift(session.state, await follow_used(session.dialogue))
     if session.state.untold_drift and not turn.is_own:
         # Late: most turns begin without.
@@ -522,15 +538,10 @@ async def _show_news(session: Session, turn: Turn) -> None:
     await note_sandbox(session.constellation, session.state)
 
 
-async def _run_prompt_hooks(session: Session, turn: Turn) -> TurnEnd | None:
-    """Let the hooks of a prompt add to it or refuse it."""
-    return await before_prompt(session.dialogue, turn.turn_id)
-
-
-async def _sign_in_at(session: Session, turn_id: TurnId, server: "Server") -> bool:
+async def _sign_in_at(dialogue: Dialogue, turn_id: TurnId, server: "Server") -> bool:
     from pattern_acp.session.mcp_sign_in import offer_sign_in
 
-    return await offer_sign_in(session.dialogue, turn_id, server)
+    return await offer_sign_in(dialogue, turn_id, server)
 
 
 def _key_warnings(shared: Constellation, state: SessionState) -> list[str]:
@@ -571,7 +582,7 @@ async def _ask(session: Session, turn: Turn) -> TurnEnd:
             from pattern_acp.session.job_offers import JobOffers
 
             tools.work_ahead = JobOffers(session, tools)
-        composer = _Composer(session, turn)
+        composer = _Composer(session.dialogue, session.workbench, session.jobs, turn)
         await composer.recall()
         while True:
             window = composer.window = SessionWindow(
@@ -689,32 +700,13 @@ async def _finds_more(session: Session, turn_id: TurnId, checks: "ConfiguredChec
     return await diagnostics_want_more(session, turn_id)
 
 
-STAGES: tuple[Callable[[Session, Turn], Awaitable[TurnEnd | None]], ...] = (
-    _settle_earlier,
-    _attach,
-    _record_prompt,
-    _run_own_command,
-    _check_folder,
-    _show_news,
-    _run_prompt_hooks,
-    _ask,
-)
-"""The stages of a turn between its receipt and its end; the first that returns an end is the last that runs."""
-
-OWN_STAGES: tuple[Callable[[Session, Turn], Awaitable[TurnEnd | None]], ...] = (
-    _settle_earlier,
-    _record_own,
-    _show_news,
-    _ask,
-)
-"""Those of a turn that the agent begins itself."""
-
-
 class _Composer:
     """Builds the requests of one turn from the conversation, and from memory as it is when each leaves."""
 
-    def __init__(self, session: Session, turn: Turn) -> None:
-        self._session = session
+    def __init__(self, dialogue: ExtendedDialogue, workbench: Workbench, jobs: Jobs | None, turn: Turn) -> None:
+        self._dialogue = dialogue
+        self._workbench = workbench
+        self._jobs = jobs
         self._turn_id = turn.turn_id
         self._is_own = turn.is_own
         self._recalled: tuple[Section, ...] = ()
@@ -723,7 +715,7 @@ class _Composer:
         self._read: RequestMemory | None = None
         """Memory as it was read at the beginning, until the first request is built."""
         # `offline` shows nothing of it to a model; all others are reported with the first request of a turn.
-        self._asks_repeats = session.state.model.provider != "offline"
+        self._asks_repeats = dialogue.state.model.provider != "offline"
         self.window: SessionWindow | None = None
         """The window of the model in use, which compacts the conversation when it is full."""
 
@@ -734,12 +726,12 @@ class _Composer:
         """
         if self._is_own:
             return
-        session, turn_id, state = self._session, self._turn_id, self._session.state
+        dialogue, turn_id, state = self._dialogue, self._turn_id, self._dialogue.state
         told: list[Section] = []
         git: list[str] = []
 
         async def ask_git() -> None:
-            ask = session.constellation.git_status
+            ask = dialogue.shared.git_status
             status = await ask(state.cwd, GIT_SECONDS) if ask is not None else None
             if status is not None:
                 git.append(f"; git: {status.sentence()}")
@@ -749,51 +741,49 @@ class _Composer:
                 if state.repository != "":
                     # A process of its own, while memory is read.
                     tasks.start_soon(ask_git)
-                recall = PromptRecall(session.dialogue, state.history[-1])
+                recall = PromptRecall(dialogue, state.history[-1])
                 recall.begin(tasks)
                 # Another window or a terminal may have allowed something, or taken it back.
-                beside = partial(look_at_grants, state=state, trust=session.trust)
-                read = await memory_of_request(
-                    session.dialogue, turn_id, asks_repeats=self._asks_repeats, beside=beside
-                )
+                beside = partial(look_at_grants, state=state, trust=dialogue.trust)
+                read = await memory_of_request(dialogue, turn_id, asks_repeats=self._asks_repeats, beside=beside)
                 self._read = read
                 is_first, prompt = len(state.history) == 1, state.history[-1]
-                await show_memory(session.dialogue, turn_id, read.views)
-                told.append(await catch_up_at_start(session.dialogue, turn_id, read.views) if is_first else NOTHING)
+                await show_memory(dialogue, turn_id, read.views)
+                told.append(await catch_up_at_start(dialogue, turn_id, read.views) if is_first else NOTHING)
                 told.append(await recall.show(turn_id, prompt, read.views))
         except BaseExceptionGroup as group_error:
             raise unwrap_exception_group(group_error) from group_error
         # As it was when the turn began, so that the requests of one turn end alike.
-        now = local_moment(session.constellation.clock.now_ms())
+        now = local_moment(dialogue.shared.clock.now_ms())
         began = note_section(f"This turn began on {now}{''.join(git)}.")
         self._recalled = tuple(filter(None, (began, *told)))
 
     async def build(self, _history: Sequence[Message]) -> ProviderRequest:
         """Read memory and what waits for the model, and build the request that fits the window."""
-        session, turn_id = self._session, self._turn_id
+        dialogue, turn_id = self._dialogue, self._turn_id
         before, self._read = self._read, None
         asks, self._asks_repeats = self._asks_repeats, False
-        read = await memory_of_request(session.dialogue, turn_id, asks_repeats=asks, before=before)
+        read = await memory_of_request(dialogue, turn_id, asks_repeats=asks, before=before)
         self._memory = read.views
         if read.was_forgotten:
             # It was found before the words were forgotten, and may hold them.
             self._recalled = ()
-        if asks and (repeats := session.memory.repeats.telling(read.untold)):
-            self._recalled = (*self._recalled, await tell_repeats(session.dialogue, turn_id, repeats))
-        if session.state.waiting:
-            await add_waiting(session.dialogue, turn_id)
+        if asks and (repeats := dialogue.memory.persona.repeats.telling(read.untold)):
+            self._recalled = (*self._recalled, await tell_repeats(dialogue, turn_id, repeats))
+        if dialogue.state.waiting:
+            await add_waiting(dialogue, turn_id)
         # What the editor could not do is reported before the answer that builds on it.
-        await show_notices(session.dialogue, session.workbench, turn_id)
+        await show_notices(dialogue, self._workbench, turn_id)
         return await self.window.fitted() if self.window is not None else await self.compose()
 
     async def compose(self) -> ProviderRequest:
         """The request as the conversation is now."""
-        session, state = self._session, self._session.state
+        dialogue, state = self._dialogue, self._dialogue.state
         shown = known_memory(state.shown, state.history)
-        changes = await memory_changes(session.dialogue, shown, self._memory) if shown is not None else ()
+        changes = await memory_changes(dialogue, shown, self._memory) if shown is not None else ()
         return build_request(
             session_id=state.session_id,
-            stable=stable_part(session.dialogue),
+            stable=stable_part(dialogue),
             model=state.model,
             thought_level=thought_level_of(state.model, state.thought_level),
             history=state.history,
@@ -801,9 +791,9 @@ class _Composer:
             memory=(*(self._memory if shown is None else ()), *changes, *self._recalled),
             notes=(
                 *mode_notes(state.policy.mode),
-                *session.mcp.toolbox.notes(),
+                *dialogue.mcp.toolbox.notes(),
                 *(state.skill_tool.notes() if state.skill_tool is not None else ()),
-                *await job_notes(session.jobs, self._turn_id),
+                *await job_notes(self._jobs, self._turn_id),
             ),
             max_output_tokens=state.settings.turn.max_output_tokens,
         )

@@ -27,6 +27,7 @@ from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits
 
 if TYPE_CHECKING:
     from pattern_acp.policy.decision import UserQuestion
+    from pattern_acp.session.ports import Dialogue
     from pattern_acp.session.subagents.kinds import TurnParts
     from pattern_acp.tasks.service import Tasks
     from pattern_acp.turn.checks import ConfiguredChecks
@@ -181,16 +182,16 @@ def tool_context(session: Session, turn_id: TurnId) -> ToolContext:
         code=code,
         languages=servers_of(session),
         sessions=sessions_of(session.constellation, session.state),
-        tasks=partial(_tasks, session, turn_id) if session.state.has_tasks else None,
+        tasks=partial(_tasks, session.dialogue, turn_id) if session.state.has_tasks else None,
         may_read=lambda path: may_read(session.state, path),
         long_text=lambda text_id: whole_text(session.constellation.database, session.session_id, text_id),
     )
 
 
-def _tasks(session: Session, turn_id: TurnId) -> "Tasks":
+def _tasks(dialogue: "Dialogue", turn_id: TurnId) -> "Tasks":
     from pattern_acp.session.task_commands import tasks_of_agent
 
-    return tasks_of_agent(session, turn_id)
+    return tasks_of_agent(dialogue, turn_id)
 
 
 async def whole_text(database: Database, session_id: SessionId, text_id: str) -> str | None:
