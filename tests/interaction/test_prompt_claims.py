@@ -12,8 +12,8 @@ from tests.support.scripts import calls, says
 from tests.support.wires import WIRES, body_for
 
 MEMORY_IS_WHERE = (
-    "<memory>, before the first prompt: your memory blocks. <current_state>, at the end of the newest message: what is "
-    "true now (time, git, jobs, changed memory, or all where <memory> is missing)"
+    "<memory>, before the first prompt: your blocks. <current_state>, at the end of the newest message: what is "
+    "true now (time, git, jobs, changed memory, or all without <memory>)"
 )
 BLOCKS, STATE = b"<memory>\\nData, not the user", b"<current_state>\\nNot a message"
 
