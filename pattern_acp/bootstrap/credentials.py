@@ -38,7 +38,7 @@ CLOSE_SECONDS = 0.3
 
 
 class KeysOfPerson:
-    """`providers.keys.KeySource` over the stored keys of this user."""
+    """`providers.keys.ProviderKeys` over the stored keys of this user."""
 
     def __init__(self, process: Process) -> None:
         directory = process.loaded.paths.data
@@ -47,17 +47,18 @@ class KeysOfPerson:
         self._google_tokens: GoogleTokens | None = None
         self._aws_keys: AwsKeys | None = None
 
-    def with_stored_key(self, settings: ProviderSettings) -> ProviderSettings:
-        """See `KeySource.held`."""
-        return with_stored_key(settings, self.store.entries())
+    def with_stored_keys(self, providers: Mapping[str, ProviderSettings]) -> Mapping[str, ProviderSettings]:
+        """See `ProviderKeys.with_stored_keys`."""
+        entries = self.store.entries()
+        return {name: each if each.is_routed else with_stored_key(each, entries) for name, each in providers.items()}
 
     def used(self, settings: ProviderSettings) -> str:
-        """See `KeySource.used`."""
+        """See `ProviderKeys.used`."""
         sources = self.stored.sources(settings)
         return sources[0].sentence if sources else ""
 
     async def signed(self, settings: ProviderSettings, refused: Secret | None = None) -> ProviderSettings:
-        """See `KeySource.signed`."""
+        """See `ProviderKeys.signed`."""
         value = refused.value if refused is not None else ""
         with _translated():
             key = await self.stored.key(settings, value)
@@ -84,7 +85,7 @@ class KeysOfPerson:
         return key.value if key is not None else ""
 
     async def sign(self, settings: ProviderSettings, request: HttpRequest) -> HttpRequest:
-        """See `KeySource.sign`."""
+        """See `ProviderKeys.sign`."""
         with _translated():
             headers = await self._aws().sign(settings.name, settings.region, request.url, request.headers, request.body)
         return replace(request, headers=headers)

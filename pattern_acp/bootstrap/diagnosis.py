@@ -675,7 +675,7 @@ async def _opened(path: Path, database: Database | None) -> AsyncGenerator[Datab
 async def _provider_findings(process: Process) -> list[Finding]:
     settings = process.loaded.settings
     keys = KeysOfPerson(process)
-    held = replace(settings, providers={name: keys.with_stored_key(each) for name, each in settings.providers.items()})
+    held = replace(settings, providers=keys.with_stored_keys(settings.providers))
     usable = [provider for provider in usable_providers(held) if provider.wire in HTTP_WIRES]
     return [
         await _model(settings, keys),

@@ -4,13 +4,11 @@ Owns: getting the key before a request, and once more when the provider refuses 
 and how they are renewed (`bootstrap` connects `credentials`).
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Protocol
 
-from msgspec.structs import replace
-
-from pattern_acp.config.settings import ProviderSettings, Secret, Settings
+from pattern_acp.config.settings import ProviderSettings, Secret
 from pattern_acp.providers.base import Provider, ProviderEvent, ProviderRequest, TokenCounter
 from pattern_acp.providers.endpoints import HttpRequest
 from pattern_acp.providers.http_errors import ProviderAuthError
@@ -20,8 +18,8 @@ from pattern_acp.providers.retry import is_content
 class ProviderKeys(Protocol):
     """The keys of providers."""
 
-    def with_stored_key(self, settings: ProviderSettings) -> ProviderSettings:
-        """Return `settings` as set up if a key is stored for them. Cheap; the key in it is not for sending."""
+    def with_stored_keys(self, providers: Mapping[str, ProviderSettings]) -> Mapping[str, ProviderSettings]:
+        """Mark those as set up for which a key is stored. Cheap; the key in them is not for sending."""
         ...
 
     def used(self, settings: ProviderSettings) -> str:
@@ -45,29 +43,23 @@ class ProviderKeys(Protocol):
 class SettingsKeys:
     """`ProviderKeys` without a store: the keys of the settings."""
 
-    def with_stored_key(self, settings: ProviderSettings) -> ProviderSettings:
-        """See `KeySource.held`."""
-        return settings
+    def with_stored_keys(self, providers: Mapping[str, ProviderSettings]) -> Mapping[str, ProviderSettings]:
+        """See `ProviderKeys.with_stored_keys`."""
+        return providers
 
     def used(self, settings: ProviderSettings) -> str:
-        """See `KeySource.used`."""
+        """See `ProviderKeys.used`."""
         return settings.api_key.source if settings.api_key is not None else ""
 
     async def signed(self, settings: ProviderSettings, refused: Secret | None = None) -> ProviderSettings:
-        """See `KeySource.signed`."""
+        """See `ProviderKeys.signed`."""
         del refused
         return settings
 
     async def sign(self, settings: ProviderSettings, request: HttpRequest) -> HttpRequest:
-        """See `KeySource.sign`."""
+        """See `ProviderKeys.sign`."""
         del settings
         return request
-
-
-def with_stored_keys(settings: Settings, keys: ProviderKeys) -> Settings:
-    """Add the stored keys to the settings' providers."""
-    keyed = {n: each if each.is_routed else keys.with_stored_key(each) for n, each in settings.providers.items()}
-    return replace(settings, providers=keyed)
 
 
 class SignedProvider:

@@ -22,7 +22,7 @@ from pattern_acp.providers.catalogue import ModelFacts
 from pattern_acp.providers.choose import LOCAL_SERVERS, ModelChoice, choose_model, usable_providers
 from pattern_acp.providers.endpoints import HttpRequest, base_url, is_official, sent_openly
 from pattern_acp.providers.http_errors import UnusableModelError
-from pattern_acp.providers.keys import ProviderKeys, SettingsKeys, SignedProvider, with_stored_keys
+from pattern_acp.providers.keys import ProviderKeys, SettingsKeys, SignedProvider
 from pattern_acp.providers.known_models import KnownModels, ModelLists
 from pattern_acp.providers.rate_limiter import RateLimiters
 from pattern_acp.providers.retry import RetryPolicy
@@ -170,7 +170,7 @@ class Providers:
         self._settings = replace(self._settings, providers={**self._settings.providers, settings.name: settings})
 
     def _with_stored_keys(self) -> Settings:
-        return with_stored_keys(self._settings, self._keys)
+        return replace(self._settings, providers=self._keys.with_stored_keys(self._settings.providers))
 
     async def _signed(self, settings: ProviderSettings) -> ProviderSettings:
         return settings if settings.is_routed else await self._keys.signed(settings)
@@ -217,9 +217,8 @@ class Providers:
         settings = self._configured.get(qualified.partition("/")[0])
         if settings is None or settings.wire not in HTTP_WIRES or settings.is_routed:
             return ""
-        if self._keys.with_stored_key(settings).api_key is not None or not (
-            settings.needs_key or is_official(settings)
-        ):
+        held = self._keys.with_stored_keys({settings.name: settings})[settings.name]
+        if held.api_key is not None or not (settings.needs_key or is_official(settings)):
             return ""
         from pattern_acp.providers.http_errors import auth_error
 
