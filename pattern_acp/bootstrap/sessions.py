@@ -87,10 +87,13 @@ REFRESH_SECONDS = 2.0
 """Between the first session and the fetching of model lists, so that it takes no time from the first turn."""
 
 UNASKED_SECONDS = 2.0
-"""Between the first session and the import of what tool calls need, where no model is asked before."""
+"""Between the first session and the preparation of what tool calls need, where no model is asked before."""
 
 AWAY_SECONDS = 0.1
-"""Between the first request to a model and that import: the request is away, and no answer has a call yet."""
+"""Between the first request to a model and that preparation: the request is away, and no answer has a call yet."""
+
+AT_ONCE_SECONDS = 0.3
+"""A first prompt that comes sooner after the first session was ready before it."""
 
 
 class OpenSessions(Struct, frozen=True):
@@ -197,7 +200,7 @@ async def open_root(
                 tasks.start_soon(beside_sessions, "embedder", load, name="embedder")
             find = means.confinement.find if means.confinement is not None else None
             if find is not None and settings.policy.sandbox != "off":
-                trying = partial(_try_sandbox, root.answered, find)
+                trying = partial(_try_sandbox, root.answered, shared.asked, find)
                 tasks.start_soon(beside_sessions, "sandbox", trying, name="sandbox")
             if means.confinement is not None:
                 tasks.start_soon(means.confinement.keep_holders, name="loopbacks of sessions")
@@ -401,6 +404,8 @@ async def beside_sessions(name: str, work: Callable[[], Awaitable[None]]) -> Non
 async def _load_embedder(answered: anyio.Event, indexer: "Indexer") -> None:
     """Load what knows meanings while the user writes the first prompt, which recalls by it."""
     await answered.wait()
+    # A prompt that comes at once loads it itself where memory has anything to find; it need not compete for time.
+    await anyio.sleep(AT_ONCE_SECONDS)
     await indexer.prepare()
 
 
@@ -420,11 +425,16 @@ async def _use_the_pause(answered: anyio.Event, providers: Providers, model: str
 
 async def _prepare_for_calls(answered: anyio.Event, asked: anyio.Event) -> None:
     """Import what tool calls need while the first request is with the model, or while the user writes for long."""
+    await _first_request_left(answered, asked)
+    await anyio.to_thread.run_sync(import_what_calls_need)
+
+
+async def _first_request_left(answered: anyio.Event, asked: anyio.Event) -> None:
+    """Wait until the first request is with the model, or the user has written for long."""
     await answered.wait()
     with anyio.move_on_after(UNASKED_SECONDS):
         await asked.wait()
         await anyio.sleep(AWAY_SECONDS)
-    await anyio.to_thread.run_sync(import_what_calls_need)
 
 
 async def _clear_unfinished(unfinished: UnfinishedWrites, now_ms: int) -> None:
@@ -434,9 +444,9 @@ async def _clear_unfinished(unfinished: UnfinishedWrites, now_ms: int) -> None:
         logger.info("Cleared away %s of edits that never ended.", plural(cleared, "temporary file"))
 
 
-async def _try_sandbox(answered: anyio.Event, find: Callable[[], Awaitable[object]]) -> None:
-    """Try what confines commands here before the first turn needs to know."""
-    await answered.wait()
+async def _try_sandbox(answered: anyio.Event, asked: anyio.Event, find: Callable[[], Awaitable[object]]) -> None:
+    """Try what confines commands here before the first call needs to know."""
+    await _first_request_left(answered, asked)
     await find()
 
 

@@ -297,7 +297,7 @@ class TurnReplay:
             loop = TurnLoop(
                 model=ModelInUse(provider, model),
                 build=lambda _, used=model: self._build(used),
-                new_runner=lambda: self._runner,
+                new_runner=self._own_runner,
                 recorder=self._recorder,
                 ids=self._ids,
                 budget=self._budget,
@@ -310,6 +310,9 @@ class TurnReplay:
             is_answer = end.stop_reason is StopReason.END_TURN and not end.sentence
             if not is_answer or self._position.following is None or self._position.is_beyond:
                 return end
+
+    async def _own_runner(self) -> ToolRunner:
+        return self._runner
 
     async def _build(self, model: ModelInfo) -> ProviderRequest:
         request = self._position.advance()

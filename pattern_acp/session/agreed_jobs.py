@@ -444,7 +444,7 @@ async def _run_checks(dialogue: "Dialogue", turn_id: TurnId, tools: "TurnTools",
     """Settle as far as the checks: run all; what the model should read of those that failed."""
     moved = JobMoved(turn_id, job.job_id, JobStage.SETTLING.value, "engine", spent_ms=_since(job, tools.seconds))
     await dialogue.recorder.record(NewEvent(moved, Actor.SYSTEM, Origin.AGENT))
-    tools.runner()
+    await tools.runner()
     results: list[JobCheck] = []
     told: list[str] = []
     for number, line in enumerate(job.terms.checks, 1):
@@ -609,7 +609,7 @@ async def _settle_again(session: "Session", row: JobRow, quoted: JobQuoted) -> T
 
     turn_id = session.turn_id
     job = session.state.job = _idle(session.state, row, quoted)
-    tools = own_tools(session, turn_id)
+    tools = await own_tools(session, turn_id)
     return (
         await after_work(session.dialogue, session.checkpoints, turn_id, TurnEnd(StopReason.END_TURN), tools)
         if job

@@ -8,7 +8,7 @@ and the model that its file names change from the next request on; the conversat
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -195,7 +195,10 @@ async def _refuse(state: "SessionState", recorder: "JournalRecorder", turn_id: T
 
 
 async def expand_command(
-    dialogue: "ExtendedDialogue", workbench: "Workbench", turn_id: TurnId, new_runner: "Callable[[], ToolRunner]"
+    dialogue: "ExtendedDialogue",
+    workbench: "Workbench",
+    turn_id: TurnId,
+    new_runner: "Callable[[], Awaitable[ToolRunner]]",
 ) -> TurnEnd | None:
     """Put what a typed command stands for beside the prompt; the turn's end when its folder is not trusted.
 
@@ -217,7 +220,7 @@ async def expand_command(
             return await _refuse(
                 dialogue.state, dialogue.recorder, turn_id, f"/{command.name} is a command of this project"
             )
-    lines, runner = inline_commands(command.body, arguments), new_runner()
+    lines, runner = inline_commands(command.body, arguments), await new_runner()
     outputs = {line: await _output(dialogue.shared.ids, turn_id, runner, filled) for line, filled in lines.items()}
     text = expanded(command.body, arguments, outputs)
     # What a line printed may look like a mention; only the file and the user name files.

@@ -217,7 +217,7 @@ class GroupWatches:
             await self._end(switched, "what this folder brings has changed")
             return
         changes = _changes(self._known[switched.name], seen)
-        parts = own_tools(session, switched.turn_id).parts
+        parts = (await own_tools(session, switched.turn_id)).parts
         if parts is None or session.is_busy:
             return
         limit_turn(session.state, switched.turn_id, group)

@@ -187,7 +187,7 @@ async def run_goal(session: "Session", group: GroupDefinition, goal: str) -> str
         GroupStoppedError: it ended before its answer.
     """
     turn_id, state = session.turn_id, session.state
-    parts = own_tools(session, turn_id).parts
+    parts = (await own_tools(session, turn_id)).parts
     if parts is None:
         raise NotAvailableError("Nothing can be delegated here, so no group can run.")
     if not state.title:

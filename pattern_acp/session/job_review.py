@@ -70,7 +70,7 @@ async def review_job(session: "Session", row: JobRow, name: str, turn_id: TurnId
         raise JobTermsError(f"Job {row.number} is {row.state.value}; only a job that is over is reviewed.")
     persona = await _persona(session.dialogue, name)
     record = await session.constellation.database.read(lambda tx: _record_of(tx, row))
-    parts = own_tools(session, turn_id).parts
+    parts = (await own_tools(session, turn_id)).parts
     if parts is None:
         raise NotAvailableError("Nothing can be delegated here, so no job can be reviewed.")
     who = persona.name if persona is not None else session.state.persona.name

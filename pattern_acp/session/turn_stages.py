@@ -72,7 +72,7 @@ from pattern_acp.session.opening import look_at_grants, refresh_grants
 from pattern_acp.session.options import Overlap, thought_level_of
 from pattern_acp.session.ports import CredentialsError, Dialogue, ExtendedDialogue, Workbench
 from pattern_acp.session.session import END_SECONDS, BackgroundWork, PromptTicket, Session
-from pattern_acp.session.state import SessionState, note_sandbox
+from pattern_acp.session.state import SessionState
 from pattern_acp.session.trust import ensure_trust
 from pattern_acp.session.turn_tools import TurnTools, own_tools
 from pattern_acp.session.window import SessionWindow, tokens_in
@@ -526,7 +526,7 @@ async def _show_news(session: Session, turn: Turn) -> None:
         # Late: hardly a session was cut off with results that wait.
         from pattern_acp.session.subagents.background import background_of
 
-        await background_of(session).restore(own_tools(session, turn.turn_id).parts)
+        await background_of(session).restore((await own_tools(session, turn.turn_id)).parts)
     if session.state.watches and session.watches is None:
         # Late: hardly a session watches anything.
         from pattern_acp.session.group_watches import begin_watches
@@ -535,7 +535,6 @@ async def _show_news(session: Session, turn: Turn) -> None:
     if session.workers is not None:
         await session.workers.settle(turn.turn_id, turn.message)
     await session.constellation.models.learn(session.state.model.qualified)
-    await note_sandbox(session.constellation, session.state)
 
 
 async def _sign_in_at(dialogue: Dialogue, turn_id: TurnId, server: "Server") -> bool:

@@ -21,7 +21,7 @@ from pattern_acp.session.context_usage import offered_tools, skill_tools
 from pattern_acp.session.hooks import SessionToolHooks
 from pattern_acp.session.memory_context import agent_history
 from pattern_acp.session.session import Session
-from pattern_acp.session.state import code_of, may_read, profile_of
+from pattern_acp.session.state import code_of, may_read, note_sandbox, profile_of
 from pattern_acp.tools.base import Tool, ToolContext
 from pattern_acp.turn.budget import Budget, Limits, RepeatGuard, RepeatLimits
 
@@ -66,10 +66,14 @@ class TurnTools:
         """Seconds that the turn took so far, without those of the user."""
         return self._budget.seconds
 
-    def runner(self) -> "ToolRunner":
-        """Return the runner of the turn's calls, with policy, checks and hooks; the same one every time."""
+    async def runner(self) -> "ToolRunner":
+        """Return the runner of the turn's calls, with policy, checks and hooks; the same one every time.
+
+        The first call waits until it is known what confines commands here.
+        """
         if self._runner is not None:
             return self._runner
+        await note_sandbox(self._session.constellation, self._session.state)
         # Late, as all that only calls need: the first request leaves before there is one.
         from pattern_acp.session.checks import ChecksAndDiagnostics, checks_of
         from pattern_acp.session.edit_warnings import EditWarnings
@@ -137,13 +141,13 @@ class TurnTools:
             return await self._session.approver.put(question)
 
 
-def own_tools(session: Session, turn_id: TurnId) -> TurnTools:
+async def own_tools(session: Session, turn_id: TurnId) -> TurnTools:
     """Tools for what a turn does beside its loop, with its own limits: the parts and the runner are there."""
     from pattern_acp.session.subagents.kinds import own_budget
 
     known = (*session.constellation.tools, *skill_tools(session.state), *session.mcp.toolbox.callable())
     tools = TurnTools(session, turn_id, known, own_budget(session.dialogue))
-    tools.runner()
+    await tools.runner()
     return tools
 
 

@@ -213,7 +213,7 @@ class TurnLoop:
         *,
         model: ModelInUse,
         build: BuildRequest,
-        new_runner: "Callable[[], ToolRunner]",
+        new_runner: "Callable[[], Awaitable[ToolRunner]]",
         recorder: TurnRecorder,
         ids: IdFactory,
         budget: Budget,
@@ -468,7 +468,7 @@ class TurnLoop:
         from pattern_acp.turn.tool_runner import was_cut
 
         self._budget.take_tool_calls(len(calls))
-        runner = self._runner = self._new_runner()
+        runner = self._runner = await self._new_runner()
         results = await runner.run(turn_id, calls)
         history.append(Message(MessageId(self._ids.new("msg")), Role.TOOL, tuple(results)))
         self._cut = self._cut + 1 if any(map(was_cut, calls)) else 0

@@ -86,6 +86,18 @@ async def test_a_script_neither_reads_keys_nor_writes_outside_and_what_stopped_i
         assert (first.verdict, first.rule, first.sandbox) == ("allow", "auto_mode", CONFINED)
 
 
+async def test_what_confines_commands_is_tried_with_the_first_call_and_not_before_a_request(tmp_path: Path):
+    model = ScriptedProvider([says("Hello."), calls("run_command", command="true"), says("Done.")])
+    async with running_agent(model, settings=AUTO, home=tmp_path) as agent:
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Hello?")
+        means = agent.shared.sandboxing
+        assert means is not None
+        assert means.confinement.found is None
+        await agent.editor.prompt(session, "Go.")
+        assert means.confinement.found is not None
+
+
 @pytest.mark.parametrize("capabilities", [None, TERMINALS], ids=["ours", "editor"])
 async def test_a_stopped_command_runs_outside_once_the_user_allows_it(home: Path, capabilities: JsonDict | None):
     files = {"install.sh": f"echo settings > {home}/settings\n"}

@@ -93,10 +93,14 @@ class Bench:
         limits = Limits(self.limits.max_model_requests, self.limits.max_wall_seconds)
         self.budget = Budget(limits, self.clock, waits, cost=self.cost)
         runner = ToolRunner(self.tools, tool_bench(ROOT).context, permissions, self.recorder, clock=self.clock)
+
+        async def own_runner() -> ToolRunner:
+            return runner
+
         self.loop = TurnLoop(
             model=ModelInUse(self.model, fake_model("scripted")),
             build=self.build,
-            new_runner=lambda: runner,
+            new_runner=own_runner,
             recorder=self.recorder,
             ids=RandomIds(),
             budget=self.budget,

@@ -787,10 +787,13 @@ class Subagent:
             await add_waiting(self._session.dialogue, self._parts.turn_id, self._heard, self._recorder)
             return await window.fitted()
 
+        async def own_runner() -> ToolRunner:
+            return runner
+
         loop = TurnLoop(
             model=self._model,
             build=build,
-            new_runner=lambda: runner,
+            new_runner=own_runner,
             recorder=self._recorder,
             ids=self._session.constellation.ids,
             budget=budget,
