@@ -1,7 +1,7 @@
 """Anthropic's models at Bedrock: requests judged by Anthropic's client and a check of signatures, and answers."""
 
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -85,8 +85,8 @@ class Chain:
     def __post_init__(self) -> None:
         self.keys = AwsKeys(lambda: self.found.pop(0) if len(self.found) > 1 else self.found[0])
 
-    def with_stored_key(self, settings: ProviderSettings) -> ProviderSettings:
-        return settings
+    def with_stored_keys(self, providers: Mapping[str, ProviderSettings]) -> Mapping[str, ProviderSettings]:
+        return providers
 
     def used(self, settings: ProviderSettings) -> str:
         del settings

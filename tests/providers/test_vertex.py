@@ -1,6 +1,7 @@
 """Anthropic's models at Vertex AI: what is sent, judged by Anthropic's own client, and what comes back."""
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -63,8 +64,8 @@ class Renewing:
     def __init__(self) -> None:
         self.refused: list[str] = []
 
-    def with_stored_key(self, settings: ProviderSettings) -> ProviderSettings:
-        return settings
+    def with_stored_keys(self, providers: Mapping[str, ProviderSettings]) -> Mapping[str, ProviderSettings]:
+        return providers
 
     def used(self, settings: ProviderSettings) -> str:
         del settings
