@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -36,6 +37,7 @@ from pattern_acp.sync.replica import (
     DEVICES,
     ReplicaForgetting,
     Side,
+    is_due,
     is_to_be_forgotten,
     replicate,
     unreadable_forgettings,
@@ -256,14 +258,15 @@ class Replica:
             with anyio.move_on_after(QUIET_SECONDS):
                 await self._database.next_write(writes)
             writes = self._database.writes
-            ours, due = await self._database.read(_newest_and_due)
-            theirs, due_there = await user.read(_newest_and_due)
+            look = partial(_newest_and_due, self._process)
+            ours, due = await self._database.read(look)
+            theirs, due_there = await user.read(look)
             if (ours, theirs) != self._seen or due or due_there:
                 return
 
 
-def _newest_and_due(tx: Transaction) -> tuple[int, bool]:
-    return newest_event(tx), is_to_be_forgotten(tx)
+def _newest_and_due(process: Process, tx: Transaction) -> tuple[int, bool]:
+    return newest_event(tx), is_due(tx, partial(key_of_machine, process.loaded.paths.data))
 
 
 _Stamp = tuple[tuple[int, int], ...]
@@ -292,10 +295,24 @@ async def keep_forgetting(process: Process, database: Database, tell_user: Calla
             news.tell(await follow_forgettings(process, database))
         except PatternError as error:
             news.tell(f"What was forgotten is not forgotten in all projects yet: {error.sentence}")
-        await anyio.sleep(LOOK_SECONDS)
-        # What could not be forgotten in one of them is tried again without news.
-        with anyio.move_on_after(QUIET_SECONDS):
+        with suppress(PatternError):
+            await _until_due(process, database, writes)
+
+
+async def _until_due(process: Process, database: Database, writes: int) -> None:
+    """Wait until something can be forgotten elsewhere; what could not be is tried again without news.
+
+    `writes`: how often this process had written before the newest look.
+    """
+    key = partial(key_of_machine, process.loaded.paths.data)
+    await anyio.sleep(LOOK_SECONDS)
+    with anyio.move_on_after(QUIET_SECONDS):
+        while True:
             await database.next_write(writes)
+            writes = database.writes
+            if await database.read(lambda tx: is_due(tx, key)):
+                return
+            await anyio.sleep(LOOK_SECONDS)
 
 
 class _News:

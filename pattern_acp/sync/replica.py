@@ -122,6 +122,16 @@ def is_to_be_forgotten(tx: Transaction) -> bool:
     return bool(tx.all(QUERIES["replica_forgettings"]))
 
 
+def is_due(tx: Transaction, key: Callable[[], bytes]) -> bool:
+    """Tell whether another constellation can be made to forget something now.
+
+    What was noted with another key than `key` returns cannot be read, and what waits for other devices changes nothing
+    in this machine's constellations.
+    """
+    waiting = (row for row in tx.all(QUERIES["replica_forgettings"]) if text(row[1]) != DEVICES)
+    return any(opened(key(), text(row[0]), data(row[3])) is not None for row in waiting)
+
+
 def unreadable_forgettings(tx: Transaction, key: bytes) -> tuple[str, ...]:
     """The constellations that have to forget something which was noted with another key."""
     rows = tx.all(QUERIES["replica_forgettings"])
@@ -165,7 +175,8 @@ class ReplicaForgetting:
     ) -> tuple[str, ...]:
         """Have all follow that have not yet; the constellations of which that cannot be read with this key.
 
-        What cannot be read stays `HEARD_MS`, since the key that it was noted with may come back.
+        What cannot be read, or reported to other devices yet, stays `HEARD_MS`, since the key for it may come back.
+        Where there are no other devices any more, what waits for them goes at once.
 
         Args:
             database: Where it was noted.
@@ -180,16 +191,19 @@ class ReplicaForgetting:
         for row in await database.read(lambda tx: tx.all(QUERIES["replica_forgettings"])):
             about = {"id": text(row[0]), "target": text(row[1])}
             forgetting = opened(self._key, about["id"], data(row[3]))
+            is_new = self._clock.now_ms() - integer(row[2]) < HEARD_MS
             if forgetting is None:
-                if self._clock.now_ms() - integer(row[2]) < HEARD_MS:
+                if is_new:
                     unread[about["target"]] = None
                     continue
                 _LOGGER.warning("What was forgotten could not be read for 30 days, and is dropped.")
             elif about["target"] == DEVICES:
-                if also is None:
+                if also is not None:
+                    await database.write(partial(_tell_devices, also, forgetting, about))
                     continue
-                await database.write(partial(_tell_devices, also, forgetting, about))
-                continue
+                if waits and is_new:
+                    continue
+                _LOGGER.warning("What was forgotten is not reported to other devices: %s.", _why_dropped(waits=waits))
             elif not await self._follow(about["target"], forgetting, others(about["target"]), also, waits=waits):
                 continue
             await database.write(partial(_drop, about))
@@ -223,6 +237,10 @@ class ReplicaForgetting:
         for target in targets:
             row = {"id": forgetting.id, "target": target, "at_ms": forgetting.at_ms, "sealed": content}
             tx.execute(QUERIES["put_replica_forgetting"], row)
+
+
+def _why_dropped(*, waits: bool) -> str:
+    return "the key of sync was not available for 30 days" if waits else "sync is not set up any more"
 
 
 def _drop(about: Mapping[str, str], tx: Transaction) -> None:

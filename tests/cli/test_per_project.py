@@ -132,6 +132,18 @@ def test_other_devices_hear_of_what_was_forgotten_without_the_key_of_sync_once_i
     assert b"QUARTZ-7731-LANTERN" not in _bytes(users)
 
 
+def test_what_waits_for_other_devices_is_gone_once_sync_is_not_set_up_any_more(terminal: Terminal):
+    terminal.note("shop", "about", "The door code is QUARTZ-7731-LANTERN.")
+    (terminal.folder / "synced").mkdir()
+    terminal.configure(f'{SETTINGS}[sync]\nurl = "folder:{terminal.folder / "synced"}"\n')
+    terminal.run("shop", "memory", "forget", "about", "QUARTZ-7731-LANTERN", "--yes")
+    users = terminal.process().constellation_path
+    assert read_file(users, lambda tx: len(tx.all("SELECT id FROM replica_forgettings"))) == 1
+    terminal.configure(SETTINGS)
+    terminal.run("shop", "memory", "list")
+    assert read_file(users, lambda tx: tx.all("SELECT id FROM replica_forgettings")) == []
+
+
 @pytest.mark.parametrize("content", [b"short", new_key()], ids=["damaged", "another"])
 def test_what_cannot_be_forgotten_elsewhere_for_a_damaged_key_stays_and_doctor_says_so(
     terminal: Terminal, content: bytes

@@ -28,9 +28,18 @@ from pattern_acp.memory.service.scope import PERSON, MemoryRules, MemoryScope
 from pattern_acp.memory.service.session_memory import ConstellationMemory
 from pattern_acp.memory.store import load_block
 from pattern_acp.session.redaction import KEPT_SOURCES
+from pattern_acp.sync.forgetting import HEARD_MS
 from pattern_acp.sync.incoming import take_over
 from pattern_acp.sync.outgoing import read_changes
-from pattern_acp.sync.replica import USERS_MEMORY, ReplicaForgetting, Side, replicate
+from pattern_acp.sync.replica import (
+    DEVICES,
+    USERS_MEMORY,
+    ReplicaForgetting,
+    Side,
+    is_due,
+    is_to_be_forgotten,
+    replicate,
+)
 from pattern_acp.sync.segments import new_key
 from pattern_acp.tasks.forget import FORGETTING
 from pattern_acp.tools.registry import parameter_names
@@ -251,6 +260,44 @@ async def test_what_is_forgotten_in_one_project_is_in_no_byte_of_any_file(tmp_pa
             assert not one.has("QUARTZ-7731-LANTERN")
             assert await one.text() == await user.text()
             assert "Lives in Rome." in await one.text()
+
+
+async def test_what_waits_for_other_devices_stays_30_days_while_it_cannot_be_reported(tmp_path: Path):
+    async with places(tmp_path, "user") as (user,):
+        forgetting = ReplicaForgetting(KEY, lambda _: None, user.clock, RandomIds())
+        await user.say("human", "The door code is QUARTZ-7731-LANTERN.")
+        await user.forget("human", "QUARTZ-7731-LANTERN", forgetting, DEVICES)
+        user.clock.advance(HEARD_MS - 1)
+        await forgetting.run(user.database, lambda _: (), waits=True)
+        assert await user.database.read(is_to_be_forgotten)
+        user.clock.advance(1)
+        await forgetting.run(user.database, lambda _: (), waits=True)
+        assert not await user.database.read(is_to_be_forgotten)
+
+
+async def test_what_waits_for_other_devices_goes_at_once_where_there_are_none_any_more(tmp_path: Path):
+    async with places(tmp_path, "user") as (user,):
+        forgetting = ReplicaForgetting(KEY, lambda _: None, user.clock, RandomIds())
+        await user.say("human", "The door code is QUARTZ-7731-LANTERN.")
+        await user.forget("human", "QUARTZ-7731-LANTERN", forgetting, DEVICES)
+        await forgetting.run(user.database, lambda _: ())
+        assert not await user.database.read(is_to_be_forgotten)
+
+
+@pytest.mark.parametrize(
+    ("target", "key", "expected"),
+    [(DEVICES, KEY, False), ("shop", new_key(), False), ("shop", KEY, True)],
+    ids=["other devices", "noted with another key", "a project"],
+)
+async def test_an_exchange_is_due_for_what_can_be_forgotten_now_alone(
+    tmp_path: Path, target: str, key: bytes, *, expected: bool
+):
+    async with places(tmp_path, "user") as (user,):
+        forgetting = ReplicaForgetting(KEY, lambda _: None, user.clock, RandomIds())
+        await user.say("human", "The door code is QUARTZ-7731-LANTERN.")
+        await user.forget("human", "QUARTZ-7731-LANTERN", forgetting, target)
+        assert await user.database.read(is_to_be_forgotten)
+        assert await user.database.read(lambda tx: is_due(tx, lambda: key)) is expected
 
 
 async def test_one_that_went_back_to_a_backup_gets_what_it_lacks_and_what_is_new_there_comes(
