@@ -102,7 +102,7 @@ def back_up(source: Path, target: Path, *, between: Callable[[], object] = lambd
             _without_log(part)
         except apsw.Error as error:
             is_of_target = isinstance(error, apsw.FullError) or is_of_write(error)
-            raise translate(error, target if is_of_target else source) from error
+            raise translate(error, target if is_of_target else source, copied=source) from error
         try:
             check_copy(part)
         except DatabaseCorruptError as error:

@@ -4,8 +4,10 @@ Owns: the refinement of `DatabaseError` and the sentence of each. Must not know:
 """
 
 import errno
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -164,14 +166,15 @@ _SENTENCES: dict[type[apsw.Error], Sentence] = {
 }
 
 
-def translate(error: apsw.Error, path: Path) -> DatabaseError:
+def translate(error: apsw.Error, path: Path, *, copied: Path | None = None) -> DatabaseError:
     """The error of ours that stands for `error` of the driver; raise it from `error`.
 
+    `copied` is the file that `path` was to be a copy of, and as large as.
     The driver's message names tables, columns and system errors, never the values of a row.
     """
     sentence = _SENTENCES.get(type(error), _fault)
     said = str(error)
-    if is_of_write(error) and (limit := _limit_of_files()):
+    if is_of_write(error) and (limit := _limit_of_files()) and _is_near(limit, copied or path):
         # SQLite says no more than that the disk failed.
         sentence, said = _too_large, f"{limit:,} bytes"
     # What SQLite says of a copy that failed, since the fault is the other file's.
@@ -190,6 +193,10 @@ def of_system(error: OSError) -> apsw.Error:
     return kind(error.strerror or type(error).__name__)
 
 
+_WRITE_BYTES = 1_048_576
+"""Distance from the limit of files within which a write that failed is taken to have met it."""
+
+
 def _limit_of_files() -> int:
     """Largest size in bytes of a file that this process may write; 0 for any."""
     if sys.platform == "win32":
@@ -198,6 +205,15 @@ def _limit_of_files() -> int:
 
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     return 0 if limit == resource.RLIM_INFINITY else limit
+
+
+def _is_near(limit: int, path: Path) -> bool:
+    """Return whether the database or a log beside it is so large that the write which failed may have met the limit."""
+    for file in (path, f"{path}-wal", f"{path}-journal"):
+        with suppress(OSError):
+            if os.stat(file).st_size > limit - _WRITE_BYTES:  # noqa: PTH116  names of SQLite's own
+                return True
+    return limit <= _WRITE_BYTES
 
 
 def is_of_index(error: DatabaseCorruptError) -> bool:

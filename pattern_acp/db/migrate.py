@@ -127,5 +127,5 @@ def _back_up(connection: ApswConnection, version: int, now_ms: int) -> Path:
     except OSError as error:
         raise translate(apsw.CantOpenError(error.strerror or type(error).__name__), target) from error
     except apsw.Error as error:
-        raise translate(error, target) from error
+        raise translate(error, target, copied=path) from error
     return target

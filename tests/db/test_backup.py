@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from pattern_acp.db.backup import PART, alone, back_up, check_copy, copies_of, put_in_place
-from pattern_acp.db.connection import open_database, read_file
+from pattern_acp.db.connection import change_file, open_database, read_file
 from pattern_acp.db.driver import ApswConnection
 from pattern_acp.db.errors import (
     DatabaseBusyError,
@@ -269,7 +269,7 @@ import resource, sys
 from pathlib import Path
 from pattern_acp.db.backup import back_up
 from pattern_acp.domain.errors import DatabaseError
-resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, 65_536))
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_097_152, 2_097_152))
 try:
     back_up(Path(sys.argv[1]), Path(sys.argv[2]))
 except DatabaseError as error:
@@ -281,8 +281,10 @@ except DatabaseError as error:
 async def test_a_copy_that_is_larger_than_a_file_may_be_says_which_limit_to_raise(tmp_path: Path):
     path, target = tmp_path / "constellation.db", tmp_path / "copy.db"
     await make(path, "a")
-    done = await anyio.run_process([sys.executable, "-c", LIMITED, str(path), str(target)])
+    blob = "INSERT INTO blobs (hash, size, encoding, content) VALUES ('large', 1, 'raw', zeroblob(3000000))"
+    change_file(path, lambda tx: tx.execute(blob))
+    done = await anyio.run_process([sys.executable, "-B", "-c", LIMITED, str(path), str(target)])
     said = done.stdout.decode()
-    assert said.startswith(f"The constellation {target} is as large as a file may be here (65,536 bytes); raise")
+    assert said.startswith(f"The constellation {target} is as large as a file may be here (2,097,152 bytes); raise")
     assert "ulimit -f unlimited" in said
     assert not target.exists()
