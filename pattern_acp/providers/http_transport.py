@@ -36,6 +36,9 @@ EYEBALLS_SECONDS = 0.25
 WRITE_SECONDS = 60.0
 """A request with images can be megabytes on a slow line."""
 
+CROSSING_SECONDS = 1.0
+"""A request that met the end of its idle connection hears of it within one way there and back."""
+
 MAX_IDLE = 20
 """Idle connections of one server."""
 
@@ -89,12 +92,20 @@ class DirectTransport:
         tls: for servers behind https; without it there are none.
         connect_seconds: how long a connection may take to come about.
         idle_seconds: how long a connection may wait for its next request.
+        crossing_seconds: how soon a reused connection must end for its request to be sent once more.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None, connect_seconds: float, idle_seconds: float) -> None:
+    def __init__(
+        self,
+        tls: ssl.SSLContext | None,
+        connect_seconds: float,
+        idle_seconds: float,
+        crossing_seconds: float = CROSSING_SECONDS,
+    ) -> None:
         self._tls = tls
         self._connect_seconds = connect_seconds
         self._idle_seconds = idle_seconds
+        self._crossing_seconds = crossing_seconds
         self._idle: dict[_Origin, list[_Connection]] = {}
         self._cookies: dict[_Origin, dict[str, str]] = {}
 
@@ -113,8 +124,8 @@ class DirectTransport:
             raise unsendable(request.who) from None
         if address.is_safe and self._tls is None:
             raise unsendable(request.who)
+        idle = self._idle_connection(origin)
         while True:
-            idle = self._idle_connection(origin)
             connection = idle or await self._connect(request.who, address)
             try:
                 found = await connection.exchange(request.who, head, request.body or b"")
@@ -122,8 +133,11 @@ class DirectTransport:
             except BaseException as error:
                 connection.abort()
                 # Its server closed it as this request was on the way, and never heard it (RFC 9112, section 9.3.1).
-                if idle is None or not connection.is_silent or not isinstance(error, ProviderConnectionError):
+                # After a longer silence it may have: to send that once more could pay for the answer twice.
+                is_unheard = idle is not None and connection.has_ended_in_silence(self._crossing_seconds)
+                if not is_unheard or not isinstance(error, ProviderConnectionError):
                     raise
+                idle = None
         if found.cookies:
             _take_cookies(found.cookies, self._cookies.setdefault(origin, {}))
 
@@ -386,8 +400,9 @@ class _Connection(asyncio.Protocol):
         self._is_full = False
         self._begun = b""
         """The part of the body that came with the head."""
-        self.is_silent = True
+        self._is_silent = True
         """True if nothing came since the last request."""
+        self._asked_at = 0.0
         self._change: asyncio.Future[None] | None = None
         self._idle_since = 0.0
 
@@ -395,7 +410,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        self.is_silent = False
+        self._is_silent = False
         self._unread.append(data)
         self._unread_bytes += len(data)
         if self._unread_bytes > READ_BUFFER_BYTES:
@@ -422,13 +437,17 @@ class _Connection(asyncio.Protocol):
         """Return whether it was idle no longer than since then, and its server neither closed it nor sent anything."""
         return self._idle_since >= idle_since and not self._ended and not self._unread
 
+    def has_ended_in_silence(self, seconds: float) -> bool:
+        """Return whether its server ended it less than `seconds` after the last request, and answered nothing."""
+        return self._ended and self._is_silent and anyio.current_time() - self._asked_at < seconds
+
     def abort(self) -> None:
         """Close it at once."""
         self._transport.abort()
 
     async def exchange(self, who: str, head: bytes, body: bytes) -> Head:
         """Send a request and wait for the head of its answer."""
-        self._who = who
+        self._who, self._asked_at = who, anyio.current_time()
         # A long body is not copied for the sake of one write less.
         for piece in (head, body) if len(body) > JOINED_BYTES else (head + body,):
             self._transport.write(piece)
@@ -475,7 +494,7 @@ class _Connection(asyncio.Protocol):
         """Put it with the idle ones where it can serve another request, and close it otherwise."""
         body = self._head.body
         if self._head.lasts and body.is_over and not body.rest and not self._is_full and len(idle) < MAX_IDLE:
-            self.is_silent, self._idle_since = True, anyio.current_time()
+            self._is_silent, self._idle_since = True, anyio.current_time()
             idle.append(self)
         else:
             self.abort()

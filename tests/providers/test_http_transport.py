@@ -28,6 +28,9 @@ from pattern_acp.providers.http_transport import (
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+IDLE = (HELLO, HELLO, HELLO)
+DEAF = (b"", None)
+"""A server that reads a request, says nothing and ends the connection."""
 
 
 class RawServer:
@@ -73,9 +76,9 @@ async def text_of(answer: RawResponse) -> str:
 class Line:
     """A transport, and a question that it can ask the server."""
 
-    def __init__(self, url: str, idle_seconds: float) -> None:
+    def __init__(self, url: str, idle_seconds: float, crossing_seconds: float = 30) -> None:
         self.question = RawRequest("POST", "models", url, {}, b"question")
-        self.transport = DirectTransport(None, 5, idle_seconds)
+        self.transport = DirectTransport(None, 5, idle_seconds, crossing_seconds)
 
     async def ask(self, body: bytes = b"question", headers: Mapping[str, str] | None = None) -> str:
         """Ask and return the answer's text."""
@@ -85,14 +88,21 @@ class Line:
         """Ask and return the answer with its body unread."""
         return await self.transport.send(replace(self.question, body=body, headers=headers or {}))
 
+    async def use_connections(self, count: int) -> None:
+        """Leave so many idle connections."""
+        for answer in [await self.begin() for _ in range(count)]:
+            await text_of(answer)
+
 
 @asynccontextmanager
-async def serving(*answers: bytes | None, idle_seconds: float = 30) -> AsyncGenerator[tuple[RawServer, Line], None]:
+async def serving(
+    *answers: bytes | None, idle_seconds: float = 30, crossing_seconds: float = 30
+) -> AsyncGenerator[tuple[RawServer, Line], None]:
     server = RawServer(answers)
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(partial(listener.serve, server.handle))
         url = f"http://127.0.0.1:{listener.extra_attributes[SocketAttribute.local_port]()}/v1"
-        line = Line(url, idle_seconds)
+        line = Line(url, idle_seconds, crossing_seconds)
         yield server, line
         await line.transport.aclose()
         tasks.cancel_scope.cancel()
@@ -197,6 +207,30 @@ async def test_a_request_that_crosses_the_end_of_its_connection_is_sent_on_anoth
     async with serving(HELLO, None, HELLO) as (server, line):
         assert [await line.ask() for _ in range(2)] == ["hello"] * 2
     assert server.connections == 2
+
+
+async def test_a_request_that_crosses_the_end_of_its_connection_is_not_sent_on_another_idle_one():
+    async with serving(*IDLE, *DEAF, HELLO) as (server, line):
+        await line.use_connections(len(IDLE))
+        assert await line.ask() == "hello"
+    assert (len(server.bodies), server.connections) == (len(IDLE) + 2, len(IDLE) + 1)
+
+
+async def test_a_request_is_sent_no_more_than_once_again():
+    async with serving(*IDLE, *DEAF, *DEAF, HELLO) as (server, line):
+        await line.use_connections(len(IDLE))
+        with pytest.raises(ProviderConnectionError, match="broke"):
+            await line.ask()
+    assert len(server.bodies) == len(IDLE) + 2
+
+
+async def test_a_request_whose_connection_ends_only_after_a_silence_is_not_sent_again():
+    # The server may have worked on it all the time.
+    async with serving(HELLO, *DEAF, HELLO, crossing_seconds=0) as (server, line):
+        await line.ask()
+        with pytest.raises(ProviderConnectionError, match="broke"):
+            await line.ask()
+    assert len(server.bodies) == 2
 
 
 async def test_a_connection_that_was_idle_for_too_long_is_not_used():
