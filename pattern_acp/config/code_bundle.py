@@ -4,21 +4,25 @@ Owns: this file, when it counts, and writing it. Must not know: which modules a 
 files of compiled code, and anyone who could change it could change those.
 """
 
-# ruff: noqa: PTH105, PTH109, PTH116, PTH118, PTH120, S302 - pathlib is not loaded yet, and see above
+# ruff: noqa: PTH105, PTH107, PTH109, PTH116, PTH117, PTH118, PTH120, PTH208, S302 - pathlib is not loaded yet
 
 import marshal
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import MAGIC_NUMBER, cache_from_source
+from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from types import CodeType, ModuleType
 from typing import cast
 
 ENOUGH_MISSING = 10
 """One of so many modules that did not come out of the file is worth writing it again."""
 
-_DAMAGE = (OSError, EOFError, ValueError, TypeError)
+FILES = 4
+"""The newest so many files stay: environments that share the folder have one each."""
+
+_DAMAGE = (OSError, EOFError, ValueError, TypeError, OverflowError, MemoryError, SystemError)
 
 _Entry = tuple[str, str, bool, int, int, int, int]
 """Source, Python's own file of its code, whether it is a package, its time (ns) and size, place and length here."""
@@ -28,32 +32,26 @@ class CodeBundle:
     """A finder of modules whose source is as it was when the file was written; Python finds the others.
 
     Args:
-        path: of the file.
+        stem: path of the file up to the hash of what it has to agree with.
         folder: the current one, where nothing is looked for.
     """
 
-    def __init__(self, path: str, folder: str) -> None:
-        self._path = path
-        self._folders = [each for each in sys.path if each not in {"", folder}]
+    def __init__(self, stem: str, folder: str) -> None:
+        self._folders = [each for each in sys.path if os.path.isabs(each) and each != folder]
+        self._key = self._key_now()
+        self._stem = f"{stem}-"
+        self._path = f"{self._stem}{source_hash(repr(self._key).encode()).hex()}.pyc"
         self._before = frozenset(sys.modules)
         self._descriptor = -1
         self._index: dict[str, _Entry] = {}
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except OSError:
-            return
-        try:
-            size = int.from_bytes(os.pread(descriptor, 8, 0))
-            key, length, index = cast(
-                "tuple[object, int, dict[str, _Entry]]", marshal.loads(os.pread(descriptor, size, 8))
-            )
-            if key == self._key() and length == os.fstat(descriptor).st_size - size - 8:
-                self._descriptor, self._index = os.dup(descriptor), index
-                self._start = size + 8
-        except _DAMAGE:
-            return
-        finally:
-            os.close(descriptor)
+        with suppress(*_DAMAGE), open(self._path, "rb") as file:
+            whole, size, known = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8)), file.read(8)
+            head = file.read(min(size, whole))
+            if source_hash(head) == known:
+                self._start = 16 + size
+                key, length, index = cast("tuple[object, int, dict[str, _Entry]]", marshal.loads(head))
+                if key == self._key and length == whole - self._start:
+                    self._descriptor, self._index = os.dup(file.fileno()), index
 
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """See `importlib.abc.MetaPathFinder`."""
@@ -77,46 +75,62 @@ class CodeBundle:
         """Write the file again if much of what is loaded did not come out of it. Takes 0.3 s, for a worker thread."""
         specs = {name: spec for name, module in list(sys.modules.items()) if (spec := self._spec_of(name, module))}
         missing = sum(not isinstance(spec.loader, _Loader) for spec in specs.values())
-        if sys.dont_write_bytecode or missing * ENOUGH_MISSING < len(specs):
+        if sys.dont_write_bytecode or missing * ENOUGH_MISSING < len(specs) or self._key_now() != self._key:
             return
+        partial = f"{self._path}.{os.getpid()}.tmp"
+        try:
+            # Opened first: in a folder of the system's, where Python writes nothing either, there is no more to do.
+            with open(partial, "xb") as file:
+                file.writelines(self._parts(specs))
+            os.replace(partial, self._path)
+            self._remove_older()
+        except OSError:
+            with suppress(OSError):
+                os.remove(partial)
+
+    def _parts(self, specs: Mapping[str, ModuleSpec]) -> Iterator[bytes]:
         parts: list[bytes] = []
         index: dict[str, _Entry] = {}
         at = 0
-        for name, (source, cached, is_package, state, code) in self._all(specs).items():
-            index[name] = (source, cached, is_package, *state, at, len(code))
+        for name, source, code in self._all(specs):
+            index[name] = (*source, at, len(code))
             parts.append(code)
             at += len(code)
-        head = marshal.dumps(cast("tuple[bytes]", (self._key(), at, index)))
-        partial = f"{self._path}.{os.getpid()}.tmp"
-        try:
-            with open(partial, "xb") as file:
-                file.writelines((len(head).to_bytes(8), head, *parts))
-            os.replace(partial, self._path)
-        except OSError:
-            # A folder of the system's: Python writes nothing there either.
-            return
+        head = marshal.dumps(cast("tuple[bytes]", (self._key, at, index)))
+        yield from (len(head).to_bytes(8), source_hash(head), head, *parts)
 
-    def _all(self, specs: Mapping[str, ModuleSpec]) -> dict[str, tuple[str, str, bool, tuple[int, int], bytes]]:
-        """Return what is in the file and still as it was, and what is loaded."""
-        found: dict[str, tuple[str, str, bool, tuple[int, int], bytes]] = {}
+    def _all(self, specs: Mapping[str, ModuleSpec]) -> Iterator[tuple[str, tuple[str, str, bool, int, int], bytes]]:
+        """Return what is in the file and still as it was, and what is loaded, with the code of the present source."""
         for name, entry in self._index.items():
             if name not in specs and _state(entry[0]) == entry[3:5]:
-                found[name] = (*entry[:3], entry[3:5], self.read(entry))
+                yield name, entry[:5], self.read(entry)
         for name, spec in specs.items():
             source, loader = cast("str", spec.origin), cast("SourceFileLoader", spec.loader)
-            state, code = _state(source), loader.get_code(name)
-            if state is not None and code is not None:
-                is_package = spec.submodule_search_locations is not None
-                found[name] = (source, spec.cached or "", is_package, state, marshal.dumps(code))
-        return found
+            state = _state(source)
+            if state is None or (isinstance(loader, _Loader) and loader.entry[3:5] != state):
+                continue
+            # Without code, an update is at work.
+            with suppress(OSError, SyntaxError, ValueError):
+                code = marshal.dumps(cast("CodeType", loader.get_code(name)))
+                if _state(source) == state:
+                    yield name, (source, spec.cached or "", bool(spec.submodule_search_locations), *state), code
+
+    def _remove_older(self) -> None:
+        folder, stem = os.path.split(self._stem)
+        files = [os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(stem)]
+        for each in sorted(files, key=lambda file: _state(file) or (0, 0))[:-FILES]:
+            os.remove(each)
 
     def _spec_of(self, name: str, module: ModuleType) -> ModuleSpec | None:
         spec: ModuleSpec | None = getattr(module, "__spec__", None)
-        if spec is None or spec.name != name or name in self._before or not spec.origin or not spec.cached:
+        if spec is None or spec.name != name or name in self._before or not spec.cached:
             return None
-        return spec if type(spec.loader) in {SourceFileLoader, _Loader} else None
+        # What Python found in the current folder would also come out of the file in other projects.
+        file = name.replace(".", os.sep) + (f"{os.sep}__init__.py" if spec.submodule_search_locations else ".py")
+        is_of_path = any(spec.origin == os.path.join(each, file) for each in self._folders)
+        return spec if is_of_path and type(spec.loader) in {SourceFileLoader, _Loader} else None
 
-    def _key(self) -> tuple[bytes, str, int, tuple[tuple[str, tuple[int, int] | None], ...]]:
+    def _key_now(self) -> tuple[bytes, str, int, tuple[tuple[str, tuple[int, int] | None], ...]]:
         """Return what a file has to agree with: the interpreter, and folders in which no module came or went."""
         folders = tuple((each, _state(each)) for each in self._folders)
         return (MAGIC_NUMBER, sys.version, sys.flags.optimize, folders)
@@ -126,23 +140,21 @@ class _Loader(SourceFileLoader):
     def __init__(self, name: str, source: str, bundle: CodeBundle, entry: _Entry) -> None:
         super().__init__(name, source)
         self._bundle = bundle
-        self._entry = entry
+        self.entry = entry
 
     def get_code(self, fullname: str) -> CodeType | None:
-        try:
-            code: object = marshal.loads(self._bundle.read(self._entry))
-        except _DAMAGE:
-            code = None
-        return code if isinstance(code, CodeType) else super().get_code(fullname)
+        with suppress(*_DAMAGE):
+            if isinstance(code := marshal.loads(self._bundle.read(self.entry)), CodeType):
+                return code
+        return super().get_code(fullname)
 
 
 def _state(path: str) -> tuple[int, int] | None:
     """The time of the last change, in ns, and the size of a file; None without one."""
-    try:
+    with suppress(OSError, ValueError):
         found = os.stat(path)
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_size)
+        return (found.st_mtime_ns, found.st_size)
+    return None
 
 
 _bundles: list[CodeBundle] = []
@@ -152,9 +164,14 @@ def use_bundle() -> None:
     """Take modules out of the file from now on, where there is one and the system can read pieces of a file."""
     if not hasattr(os, "pread") or PathFinder not in sys.meta_path:
         return
-    path = cache_from_source(os.path.join(os.path.dirname(os.path.dirname(__file__)), "start.py"))
-    _bundles.append(CodeBundle(path, os.getcwd()))
-    sys.meta_path.insert(sys.meta_path.index(PathFinder), _bundles[-1])
+    try:
+        path = cache_from_source(os.path.join(os.path.dirname(os.path.dirname(__file__)), "start.py"))
+        bundle = CodeBundle(path.removesuffix(".pyc"), os.getcwd())
+    except (OSError, NotImplementedError):
+        # The current folder was deleted, or this Python has no files of code.
+        return
+    _bundles.append(bundle)
+    sys.meta_path.insert(sys.meta_path.index(PathFinder), bundle)
 
 
 def renew_bundle() -> None:

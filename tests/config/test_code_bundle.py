@@ -9,12 +9,13 @@ import pytest
 from pattern_acp.config.load import process_environment
 
 USE = """
-import sys
-folder, file = sys.argv[1:3]
-sys.path[:0] = [folder + "/first", folder + "/second"]
+import os, sys
+folder, file, before, after = sys.argv[1:5]
 from importlib.machinery import PathFinder
 from pattern_acp.config.code_bundle import CodeBundle
-bundle = CodeBundle(file, "")
+sys.path[:] = [folder + "/first", folder + "/second", os.path.dirname(os.__file__)]
+exec(before)
+bundle = CodeBundle(file, os.getcwd())
 sys.meta_path.insert(sys.meta_path.index(PathFinder), bundle)
 import house, house.kitchen, house.attic as attic
 print(attic.WORD, type(house.__loader__).__name__, type(attic.__loader__).__name__)
@@ -24,6 +25,7 @@ try:
 except ZeroDivisionError:
     import traceback
     print("return 1 / 0" in traceback.format_exc(), attic.__file__ in traceback.format_exc())
+exec(after)
 bundle.renew()
 """
 
@@ -33,29 +35,44 @@ OURS, PYTHONS = "_Loader", "SourceFileLoader"
 class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.file = path / "start.bundle"
-        (path / "first").mkdir()
-        (path / "second" / "house").mkdir(parents=True)
+        self.bundles = path / "bundles"
+        for name in ("bundles", "first", "second/house", "second/project"):
+            (path / name).mkdir(parents=True)
         self.write("second/house/__init__.py", "")
         self.write("second/house/kitchen.py", "")
         self.write("second/house/attic.py", "WORD = 'dust'\n\ndef fail():\n    return 1 / 0\n")
         # The folders are as they are from now on.
         self.use()
 
+    @property
+    def file(self) -> Path:
+        """The only file of code."""
+        (file,) = self.bundles.iterdir()
+        return file
+
     def write(self, name: str, text: str) -> None:
         (self.path / name).write_text(text, encoding="utf-8")
 
-    def use(self, *options: str) -> list[str]:
+    def use(
+        self, *options: str, before: str = "", after: str = "", cwd: str = ".", bundles: str = "bundles"
+    ) -> list[str]:
         """What a process says that imports the package, and writes the file where it pays."""
-        environment = {
-            name: value for name, value in process_environment().items() if not name.startswith(("COV", "PYTHON"))
-        }
-        ran = subprocess.run(
-            (sys.executable, *options, "-c", USE, str(self.path), str(self.file)),
-            capture_output=True, check=False, env=environment, text=True, timeout=50,
+        return run(
+            *options, "-c", USE, str(self.path), str(self.path / bundles / "start"), before, after,
+            cwd=self.path / cwd,
         )  # fmt: skip
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout.split()
+
+
+def run(*arguments: str, cwd: Path) -> list[str]:
+    environment = {
+        name: value for name, value in process_environment().items() if not name.startswith(("COV", "PYTHON"))
+    }
+    ran = subprocess.run(
+        (sys.executable, *arguments),
+        capture_output=True, check=False, cwd=cwd, env=environment, text=True, timeout=50,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.split()
 
 
 @pytest.fixture(name="folder")
@@ -101,4 +118,98 @@ def test_another_kind_of_code_does_not_come_out_of_the_file(folder: Folder):
 def test_nothing_is_written_where_python_is_to_write_no_code(folder: Folder):
     folder.file.unlink()
     folder.use("-B")
-    assert not folder.file.exists()
+    assert not list(folder.bundles.iterdir())
+
+
+@pytest.mark.parametrize("length", [2**64 - 1, 2**63, 2**46, 2**20])
+def test_a_length_that_is_more_than_the_file_has_is_damage(folder: Folder, length: int):
+    folder.file.write_bytes(length.to_bytes(8) + folder.file.read_bytes()[8:])
+    assert folder.use()[:3] == ["dust", PYTHONS, PYTHONS]
+    assert folder.use()[:3] == ["dust", OURS, OURS]
+
+
+def test_an_index_in_which_anything_changed_is_damage(folder: Folder):
+    whole = folder.file.read_bytes()
+    at = whole.index(b"attic.py")
+    folder.file.write_bytes(whole[:at] + b"cellar.p" + whole[at + 8 :])
+    assert folder.use()[:3] == ["dust", PYTHONS, PYTHONS]
+
+
+def test_a_source_that_changes_behind_its_import_does_not_leave_old_code_in_the_file(folder: Folder):
+    light = "WORD = 'light'\n\ndef fail():\n    return 1 / 0\n"
+    # One of the modules comes from Python, so the file is written again.
+    folder.write("second/house/kitchen.py", "CHANGED = True")
+    assert folder.use(after=f"open(attic.__file__, 'w').write({light!r})")[:3] == ["dust", OURS, OURS]
+    assert folder.use()[0] == "light"
+    assert folder.use()[:3] == ["light", OURS, OURS]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "os.remove(house.kitchen.__file__)",
+        "open(house.kitchen.__file__, 'w').write('def')",
+        "open(house.kitchen.__file__, 'wb').write(bytes(1))",
+    ],
+)
+def test_a_source_without_code_is_left_out(folder: Folder, change: str):
+    folder.write("second/house/kitchen.py", "CHANGED = True")
+    folder.write("second/house/attic.py", "WORD = 'light'\n\ndef fail():\n    return 1 / 0\n")
+    assert folder.use(after=change)[:3] == ["light", OURS, PYTHONS]
+    folder.write("second/house/kitchen.py", "")
+    assert folder.use()[0] == "light"
+
+
+def test_a_package_that_comes_into_an_earlier_folder_behind_the_import_is_not_hidden(folder: Folder):
+    folder.file.unlink()
+    folder.use(after="import shutil; shutil.copytree(folder + '/second/house', folder + '/first/house')")
+    assert folder.use()[3:5] == ["False", "False"]
+
+
+def test_a_module_of_the_current_folder_does_not_come_out_of_the_file_elsewhere(folder: Folder):
+    folder.write("second/project/guest.py", "")
+    folder.write("second/house/attic.py", "WORD = 'light'\n\ndef fail():\n    return 1 / 0\n")
+    first = "sys.path.insert(0, '')"
+    said = folder.use(before=first, after="import guest; print(guest.__file__)", cwd="second/project")
+    assert said[-1] == str(folder.path / "second" / "project" / "guest.py")
+    find = "from importlib.util import find_spec; print(find_spec('guest'))"
+    assert folder.use(before=first, after=find)[-1] == "None"
+
+
+@pytest.mark.parametrize("change", ["os.chdir('gone'); os.rmdir(os.getcwd())", "sys.implementation.cache_tag = None"])
+def test_a_start_without_a_current_folder_or_files_of_code_uses_no_file(tmp_path: Path, change: str):
+    (tmp_path / "gone").mkdir()
+    use = (
+        "import os, sys; from pattern_acp.config.code_bundle import renew_bundle, use_bundle;"
+        f"before = list(sys.meta_path); {change}; use_bundle(); renew_bundle(); print(sys.meta_path == before)"
+    )
+    assert run("-c", use, cwd=tmp_path) == ["True"]
+
+
+def test_no_code_is_put_together_where_it_cannot_be_written(folder: Folder):
+    count = """
+import atexit
+dumped = []
+sys.addaudithook(lambda event, _: event == "marshal.dumps" and dumped.append(event))
+atexit.register(lambda: print(bool(dumped)))
+"""
+    (folder.path / "others").mkdir()
+    assert folder.use(after=count, bundles="others")[-1] == "True"
+    assert folder.use(after=count, bundles="nowhere")[-1] == "False"
+
+
+def test_environments_in_turn_have_a_file_each(folder: Folder):
+    folder.use("-O")
+    assert folder.use()[:3] == ["dust", OURS, OURS]
+    assert folder.use("-O")[:3] == ["dust", OURS, OURS]
+
+
+def test_only_the_newest_four_files_stay(folder: Folder):
+    (folder.bundles / "start-1234.pyc.99.tmp").touch()
+    (folder.bundles / "start.other.pyc").touch()
+    for number in range(4):
+        folder.use(before=f"sys.path.append(folder + '/{number}')")
+    names = [each.name for each in folder.bundles.iterdir()]
+    assert len([each for each in names if each.startswith("start-") and each.endswith(".pyc")]) == 4
+    assert (len(names), "start.other.pyc" in names) == (5, True)
+    assert folder.use(before="sys.path.append(folder + '/0')")[:3] == ["dust", OURS, OURS]
