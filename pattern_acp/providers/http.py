@@ -118,7 +118,7 @@ class HttpClient:
         self._clock = clock
         self._lock = threading.Lock()
         self._remote: DirectTransport | ProxiedTransport | None = None
-        self._local = DirectTransport(None, deadlines.connect, IDLE_SECONDS)
+        self._local = DirectTransport(None, deadlines.connect, IDLE_SECONDS, clock)
 
     def warm(self, url: str) -> None:
         """Get ready for requests to `url`. Blocking (certificates); for a worker thread, and safe from any.
@@ -179,7 +179,7 @@ class HttpClient:
     def _built_remote(self) -> "DirectTransport | ProxiedTransport":
         with self._lock:
             if self._remote is None:
-                self._remote = _build_remote(self._deadlines.connect)
+                self._remote = _build_remote(self._deadlines.connect, self._clock)
             return self._remote
 
 
@@ -214,13 +214,13 @@ class _Unpacker:
             ) from error
 
 
-def _build_remote(connect_seconds: float) -> "DirectTransport | ProxiedTransport":
+def _build_remote(connect_seconds: float, clock: Clock) -> "DirectTransport | ProxiedTransport":
     environ = process_environment()
     try:
         tls = _certificates(environ)
         if not _names_proxies(environ):
             tls.set_alpn_protocols(["http/1.1"])
-            return DirectTransport(tls, connect_seconds, IDLE_SECONDS)
+            return DirectTransport(tls, connect_seconds, IDLE_SECONDS, clock)
         # Late: few have a proxy, and httpx takes 0.1 s.
         from pattern_acp.providers.http_proxies import ProxiedTransport
 

@@ -6,8 +6,10 @@ that an answer may take, and what a request means.
 
 import asyncio
 import base64
+import math
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from functools import lru_cache
 from typing import NoReturn, cast
@@ -18,6 +20,7 @@ import anyio.lowlevel
 from msgspec import Struct
 
 from pattern_acp import __version__
+from pattern_acp.domain.clock import Clock
 from pattern_acp.domain.errors import ProviderError
 from pattern_acp.providers.http_errors import ProviderConnectionError, ProviderRequestError
 
@@ -100,14 +103,16 @@ class DirectTransport:
         tls: ssl.SSLContext | None,
         connect_seconds: float,
         idle_seconds: float,
+        clock: Clock,
         crossing_seconds: float = CROSSING_SECONDS,
     ) -> None:
         self._tls = tls
         self._connect_seconds = connect_seconds
         self._idle_seconds = idle_seconds
+        self._clock = clock
         self._crossing_seconds = crossing_seconds
         self._idle: dict[_Origin, list[_Connection]] = {}
-        self._cookies: dict[_Origin, dict[str, str]] = {}
+        self._cookies: dict[_Origin, Cookies] = {}
 
     async def send(self, request: RawRequest) -> RawResponse:
         """The answer once its headers are there.
@@ -119,7 +124,8 @@ class DirectTransport:
         try:
             address = _address(request.url)
             origin = address.origin
-            head = _encode_head(request, address, self._cookies.get(origin, {}))
+            cookies = self._cookies.get(origin)
+            head = _encode_head(request, address, cookies.header(address.target) if cookies else "")
         except ValueError:
             raise unsendable(request.who) from None
         if address.is_safe and self._tls is None:
@@ -139,7 +145,8 @@ class DirectTransport:
                     raise
                 idle = None
         if found.cookies:
-            _take_cookies(found.cookies, self._cookies.setdefault(origin, {}))
+            cookies = self._cookies.setdefault(origin, Cookies(self._clock, is_safe=address.is_safe))
+            cookies.take(found.cookies, address.target)
 
         async def close() -> None:
             connection.finish(self._idle.setdefault(origin, []))
@@ -214,13 +221,13 @@ def _address(url: str) -> _Address:
     return _Address(is_safe, host, parts.port or (443 if is_safe else 80), target, headers)
 
 
-def _encode_head(request: RawRequest, address: _Address, cookies: Mapping[str, str]) -> bytes:
+def _encode_head(request: RawRequest, address: _Address, cookies: str) -> bytes:
     """Write the request line and the headers. ValueError for what cannot be in them."""
     headers = {**address.headers, **USUAL_HEADERS}
     if request.body is not None:
         headers["Content-Length"] = str(len(request.body))
     if cookies:
-        headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        headers["Cookie"] = cookies
     for name, value in request.headers.items():
         if not name or not all(letter.isalnum() or letter in _NAME_MARKS for letter in name):
             raise ValueError(name)
@@ -232,16 +239,60 @@ def _encode_head(request: RawRequest, address: _Address, cookies: Mapping[str, s
     return f"{request.method} {address.target} HTTP/1.1\r\n{''.join(lines)}\r\n".encode("ascii")
 
 
-def _take_cookies(lines: tuple[str, ...], cookies: dict[str, str]) -> None:
-    """Keep the cookies of a server for the same one, as gateways do that lead a client to the same machine again."""
-    for line in lines:
-        pair, *attributes = line.split(";")
-        name, is_pair, value = pair.strip().partition("=")
-        ends = any(each.strip().lower() == "max-age=0" for each in attributes)
-        if ends:
-            cookies.pop(name, None)
-        elif is_pair and name and line.isascii() and line.isprintable():
-            cookies[name] = value
+class Cookies:
+    """The cookies of one server, for it alone (RFC 6265): by them gateways lead a client to the same machine again.
+
+    Args:
+        is_safe: whether the server is behind https.
+    """
+
+    def __init__(self, clock: Clock, *, is_safe: bool) -> None:
+        self._clock = clock
+        self._is_safe = is_safe
+        self._values: dict[tuple[str, str], tuple[str, float]] = {}
+        """Value, and end in milliseconds since 1970, by name and path."""
+
+    def take(self, lines: Sequence[str], target: str) -> None:
+        """Keep, replace or drop what the `Set-Cookie` headers of an answer from `target` say."""
+        for line in lines:
+            pair, *rest = line.split(";")
+            name, is_pair, value = (part.strip() for part in pair.partition("="))
+            attributes = {key.strip().lower(): text.strip() for key, _, text in (each.partition("=") for each in rest)}
+            if not (is_pair and name and line.isascii() and line.isprintable()):
+                continue
+            if "secure" in attributes and not self._is_safe:
+                continue
+            path = attributes.get("path", "")
+            if not path.startswith("/"):
+                path = target.partition("?")[0].rpartition("/")[0] or "/"
+            self._values[name, path] = (value, _end_of_cookie(attributes, self._clock.now_ms()))
+
+    def header(self, target: str) -> str:
+        """Return the `Cookie` header of a request for `target`; empty without any."""
+        now = self._clock.now_ms()
+        self._values = {key: each for key, each in self._values.items() if each[1] > now}
+        asked = target.partition("?")[0]
+        found = [
+            (path, f"{name}={value}")
+            for (name, path), (value, _) in self._values.items()
+            if asked == path or asked.startswith(f"{path.removesuffix('/')}/")
+        ]
+        return "; ".join(pair for _, pair in sorted(found, key=lambda each: -len(each[0])))
+
+
+def _end_of_cookie(attributes: Mapping[str, str], now_ms: int) -> float:
+    age = attributes.get("max-age", "")
+    if age.removeprefix("-").isdigit():
+        return now_ms + 1000 * float(age)
+    if expires := attributes.get("expires"):
+        # Late: only for cookies with a date. `http.cookiejar`, which knows all this, takes four times as long.
+        from calendar import timegm
+        from email.utils import parsedate
+
+        with suppress(ValueError, OverflowError):
+            if date := parsedate(expires):
+                return 1000 * timegm(date)
+    return math.inf
 
 
 class _Place(Enum):

@@ -20,11 +20,13 @@ from pattern_acp.providers.http_errors import ProviderConnectionError, ProviderR
 from pattern_acp.providers.http_transport import (
     JOINED_BYTES,
     BodyReader,
+    Cookies,
     DirectTransport,
     RawRequest,
     RawResponse,
     read_head,
 )
+from tests.support.constellation import FakeClock
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -78,7 +80,7 @@ class Line:
 
     def __init__(self, url: str, idle_seconds: float, crossing_seconds: float = 30) -> None:
         self.question = RawRequest("POST", "models", url, {}, b"question")
-        self.transport = DirectTransport(None, 5, idle_seconds, crossing_seconds)
+        self.transport = DirectTransport(None, 5, idle_seconds, FakeClock(), crossing_seconds)
 
     async def ask(self, body: bytes = b"question", headers: Mapping[str, str] | None = None) -> str:
         """Ask and return the answer's text."""
@@ -108,15 +110,85 @@ async def serving(
         tasks.cancel_scope.cancel()
 
 
-async def test_a_cookie_that_a_server_sets_comes_back_until_it_is_taken_back():
+@pytest.mark.parametrize("end", [b"Max-Age=0", b"Max-Age=-1", b"Expires=Thu, 01 Jan 1970 00:00:00 GMT"])
+async def test_a_cookie_that_a_server_sets_comes_back_until_it_is_taken_back(end: bytes):
     def setting(cookie: bytes) -> bytes:
         return HELLO.replace(b"\r\n", b"\r\nSet-Cookie: %b\r\n" % cookie, 1)
 
-    answers = (HELLO, setting(b"place=7; Path=/"), HELLO, setting(b"place=; Max-Age=0"), HELLO)
+    answers = (HELLO, setting(b"place=7; Path=/"), HELLO, setting(b"place=; Path=/; %b" % end), HELLO)
     async with serving(*answers) as (server, line):
         for _ in answers:
             await line.ask()
-    assert [b"\r\nCookie: place=7" in head for head in server.heads] == [False, False, True, True, False]
+    found = [head.partition(b"\r\nCookie: ")[2].partition(b"\r\n")[0] for head in server.heads]
+    assert found == [b"", b"", b"place=7", b"place=7", b""]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "seconds"),
+    [
+        ("", None),
+        ("Max-Age=60", 60),
+        ("max-age = 60; Expires=Thu, 01 Jan 1970 00:00:00 GMT", 60),
+        ("Expires=Fri, 15 Jan 2027 08:01:00 GMT", 60),
+        ("expires=Fri, 15-Jan-27 08:01:00 GMT", 60),
+        ("Expires=Fri Jan 15 08:01:00 2027", 60),
+        ("Max-Age=soon; Expires=soon", None),
+        ("Max-Age=; Expires=Thu, 01 Jan 99999999999999999999 00:00:00 GMT", None),
+    ],
+)
+def test_a_cookie_lasts_as_long_as_its_server_says(attributes: str, seconds: int | None):
+    # The clock says Friday, 15 January 2027, 8:00 UTC.
+    clock = FakeClock()
+    cookies = Cookies(clock, is_safe=True)
+    cookies.take([f"lb=7; {attributes}"], "/v1")
+    clock.advance(1000 * (seconds or 10**9) - 1)
+    assert cookies.header("/v1") == "lb=7"
+    clock.advance(1)
+    assert cookies.header("/v1") == ("" if seconds else "lb=7")
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "expected"),
+    [
+        ("; Path=/auth", "/v1/messages", ""),
+        ("; Path=/auth", "/authors", ""),
+        ("; Path=/auth", "/auth", "a=b"),
+        ("; Path=/auth/", "/auth", ""),
+        ("; Path=/auth/", "/auth/keys?all=1", "a=b"),
+        ("; Path=/", "/v1/messages", "a=b"),
+        ("; Path=v1", "/v1/models", "a=b"),
+        ("", "/v1/models?limit=10", "a=b"),
+        ("", "/v2", ""),
+    ],
+)
+def test_a_cookie_goes_only_to_the_paths_it_is_for(path: str, asked: str, expected: str):
+    cookies = Cookies(FakeClock(), is_safe=True)
+    cookies.take([f"a=b{path}"], "/v1/messages?at=/x/y")
+    assert cookies.header(asked) == expected
+
+
+def test_cookies_of_a_name_for_two_paths_are_two_and_the_closer_one_comes_first():
+    cookies = Cookies(FakeClock(), is_safe=True)
+    cookies.take(["a=1; Path=/", "a=2; Path=/v1", "b=3"], "/")
+    assert cookies.header("/v1") == "a=2; a=1; b=3"
+    cookies.take(["a=; Path=/v1; Max-Age=0"], "/")
+    assert cookies.header("/v1") == "a=1; b=3"
+
+
+def test_a_secure_cookie_goes_through_tls_alone():
+    servers = [Cookies(FakeClock(), is_safe=is_safe) for is_safe in (True, False)]
+    for cookies in servers:
+        cookies.take(["a=b; secure", "c=d"], "/")
+    assert [cookies.header("/") for cookies in servers] == ["a=b; c=d", "c=d"]
+
+
+@given(st.lists(st.text(st.characters(codec="latin-1")) | st.text("a=b; ").map("a=b; Expires={}".format), max_size=4))
+def test_any_cookies_leave_a_header_that_can_be_sent(lines: list[str]):
+    cookies = Cookies(FakeClock(), is_safe=True)
+    cookies.take(lines, "/")
+    header = cookies.header("/")
+    assert header.isascii()
+    assert header.isprintable()
 
 
 async def test_a_request_names_its_host_and_length_and_has_the_headers_it_was_given():
@@ -316,7 +388,7 @@ async def test_nobody_at_an_address_is_a_connection_error():
 )
 async def test_an_address_that_cannot_be_asked_is_refused_before_a_connection_is_made(url: str):
     with pytest.raises(ProviderRequestError):
-        await DirectTransport(None, 5, 30).send(RawRequest("GET", "models", url, {}))
+        await DirectTransport(None, 5, 30, FakeClock()).send(RawRequest("GET", "models", url, {}))
 
 
 async def test_a_server_that_answers_before_it_has_read_all_is_heard():
