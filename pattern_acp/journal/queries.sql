@@ -210,6 +210,10 @@ SELECT event_seq, payload_hash FROM redactions WHERE last_seq = :last_seq ORDER 
 -- Whether anything was redacted behind an event.
 SELECT 1 FROM redactions WHERE last_seq > :after LIMIT 1;
 
+-- name: is_forgotten_after
+-- Whether words were forgotten or redacted after an event.
+SELECT 1 FROM events WHERE seq > :after AND kind IN ('block_forgotten', 'events_redacted') LIMIT 1;
+
 -- name: newest_redaction
 -- The event behind the newest redaction of a stream, of those after another; NULL without one. The redactions are gone
 -- through first, which CROSS JOIN says: there are hardly any, and events of a stream thousands.

@@ -159,6 +159,14 @@ def is_redacted_after(tx: Transaction, after: int) -> bool:
     return tx.one(QUERIES["is_redacted_after"], {"after": after}) is not None
 
 
+def is_forgotten_after(tx: Transaction, after: int) -> bool:
+    """True when words were forgotten or redacted behind an event's number, also such as no event had.
+
+    Goes through the events behind it.
+    """
+    return tx.one(QUERIES["is_forgotten_after"], {"after": after}) is not None
+
+
 def newest_redaction(tx: Transaction, stream: str, *, after: int) -> int:
     """The number of the event behind the newest redaction of a stream; `after` when none came after that."""
     row = tx.one(QUERIES["newest_redaction"], {"stream": stream, "after": after})

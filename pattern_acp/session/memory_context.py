@@ -37,6 +37,7 @@ from pattern_acp.domain.untrusted_blocks import NOTHING, Section, untrusted_bloc
 from pattern_acp.journal.events import MemoryShown, ToolCallFinished, ToolCallStarted, TurnEnded
 from pattern_acp.journal.history import active_events, newest_redaction_of_history, read_history, went_back
 from pattern_acp.journal.reader import Recorded
+from pattern_acp.journal.redact import is_forgotten_after
 from pattern_acp.journal.sessions import has_earlier_session
 from pattern_acp.memory.blocks import Permission
 from pattern_acp.memory.feed import LaterWrite, writes_since
@@ -369,6 +370,8 @@ class PromptRecall:
     async def show(self, turn_id: TurnId, prompt: Message, memory: Sequence[MemoryView]) -> Section:
         """Show what was found, once the search has ended; nothing of the blocks of `memory` that the model is shown.
 
+        Nothing either where words were forgotten since the search, which may be among what it found.
+
         Raises:
             DatabaseError: it could not be recorded; the turn stops.
         """
@@ -386,16 +389,21 @@ class PromptRecall:
         recalled = recall_budget.choose(found, self._telling, tokens, self._query)
         if not recalled:
             return NOTHING
-        dialogue.memory.persona.recalled([one.entry for one in recalled])
         query = " ".join(prompt.words.split())[:SHOWN_QUERY]
-        await show_search(
-            dialogue,
-            turn_id,
-            "memory_recall",
-            recall_budget.recall_title(recalled),
-            {"query": query},
-            recall_budget.for_person(recalled),
-        )
+        try:
+            await show_search(
+                dialogue,
+                turn_id,
+                "memory_recall",
+                recall_budget.recall_title(recalled),
+                {"query": query},
+                recall_budget.for_person(recalled),
+                as_of=min(hit.as_of for hit in self._hits),
+            )
+        except _ForgottenSinceError:
+            logger.info("Words were forgotten while a prompt was searched for; what was found is left out.")
+            return NOTHING
+        dialogue.memory.persona.recalled([one.entry for one in recalled])
         return recall_budget.for_model(recalled)
 
 
@@ -411,6 +419,10 @@ async def tell_repeats(dialogue: "Dialogue", turn_id: TurnId, sentences: Sequenc
     return untrusted_block("memory_repeats", *sentences)
 
 
+class _ForgottenSinceError(Exception):
+    """Words were forgotten after what is to be recorded was read."""
+
+
 async def show_search(
     dialogue: "Dialogue",
     turn_id: TurnId,
@@ -419,20 +431,30 @@ async def show_search(
     about: JsonObject,
     found: str,
     kind: ToolKind = ToolKind.SEARCH,
+    *,
+    as_of: int | None = None,
 ) -> None:
     """Record and show a search of ours as a call that is done already, so that memory is never invisible.
 
-    `about` is instead of arguments.
+    `about` is instead of arguments, `as_of` the number of the newest event when it was read.
 
     Raises:
         DatabaseError: it could not be recorded, and was not shown.
+        _ForgottenSinceError: nor here, since words were forgotten behind `as_of`.
     """
+
+    def refuse_forgotten(tx: Transaction) -> None:
+        # In the transaction that records it: a redaction that came first would not take the words out of it.
+        if as_of is not None and is_forgotten_after(tx, as_of):
+            raise _ForgottenSinceError
+
     call_id = ToolCallId(dialogue.shared.ids.new("call"))
     call = ToolCallView(call_id, name, title, kind, about)
     ended = ToolCallFinished(turn_id, call_id, ToolCallStatus.COMPLETED, found, content=(TextContent(found),))
     await dialogue.recorder.record(
         NewEvent(ToolCallStarted(turn_id, call), Actor.SYSTEM, Origin.MEMORY),
         NewEvent(ended, Actor.SYSTEM, Origin.MEMORY),
+        behind=refuse_forgotten,
     )
 
 

@@ -46,6 +46,7 @@ NOT_SEEN = {
     "OutputClosed": "nobody reads stdout any more",
     "_DoneError": "ends a trial, so that its transaction is rolled back",
     "_TriedError": "ends a trial, so that its transaction is rolled back",
+    "_ForgottenSinceError": "what a turn recalled is left out",
     "RecordedFailureError": "given back to the loop by a replay, which compares its sentence",
 }
 """Exceptions of ours that no person and no model sees, and what becomes of each."""

@@ -1,10 +1,11 @@
 """How often a plain turn asks the database: each time is a hop to another thread and back."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import TurnId
+from pattern_acp.journal.reader import read_stream
 from pattern_acp.memory.embeddings import HashedNgrams
 from pattern_acp.memory.indexer import Indexer
 from pattern_acp.providers.scripted import ScriptedProvider
@@ -33,6 +34,43 @@ class CountedDatabase(Database):
 
     async def write(self, function: Callable[[Transaction], T], *, quietly: bool = False) -> T:
         return await self.inner.write(function, quietly=quietly)
+
+
+class InterruptedDatabase(CountedDatabase):
+    """Another database, in which something happens once between the read of some words and its result."""
+
+    def __init__(self, inner: Database, words: str, happens: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(inner)
+        self._words = words
+        self._happens: Callable[[], Awaitable[object]] | None = happens
+
+    async def read(self, function: Callable[[Transaction], T]) -> T:
+        found = await super().read(function)
+        if self._happens is not None and self._words in str(found):
+            happens, self._happens = self._happens, None
+            await happens()
+        return found
+
+
+async def test_what_another_window_forgets_while_a_turn_searches_for_it_is_neither_sent_nor_recorded():
+    model = ScriptedProvider([says("Noted."), says("Which one?")])
+    async with running_agent(model) as agent:
+        shared, inner = agent.sessions.constellation, agent.database
+        earlier = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(earlier, "The zeppelin hangar opens with the code 90317.")
+
+        async def forget() -> None:
+            async with running_agent(ScriptedProvider([]), database=inner.path) as other:
+                elsewhere = await other.editor.open_session(str(other.folder))
+                await other.editor.prompt(elsewhere, "/memory forget archive hangar opens with the code 90317")
+
+        shared.database = InterruptedDatabase(inner, "with the code 90317", forget)
+        session = await agent.editor.open_session(str(agent.folder))
+        await agent.editor.prompt(session, "Which code opens the zeppelin hangar?")
+        assert "[forgotten]" in str(await inner.read(lambda tx: read_stream(tx, earlier)))
+        assert "with the code 90317" not in str(await inner.read(lambda tx: read_stream(tx, session)))
+        assert "with the code 90317" not in str(model.requests[-1])
+        assert "This turn began" in model.requests[-1].volatile
 
 
 async def test_a_later_turn_of_two_requests_reads_the_database_four_times():

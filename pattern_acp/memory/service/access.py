@@ -180,6 +180,8 @@ class MemoryHit(Struct, frozen=True):
     """Nothing that was found has much in common with the query; this is the nearest there is."""
     others: int = 0
     """The number of older hits with the same text that it represents."""
+    as_of: int = 0
+    """Number of the newest event when a search for a prompt read it; 0 for other searches."""
 
 
 class MemoryFilter(Struct, frozen=True):

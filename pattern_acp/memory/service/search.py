@@ -13,6 +13,7 @@ from pattern_acp.db.connection import Database, Transaction
 from pattern_acp.domain.clock import Clock, SessionId
 from pattern_acp.domain.late_pattern import late_pattern
 from pattern_acp.domain.text_limits import plural
+from pattern_acp.journal.reader import newest_event
 from pattern_acp.journal.sessions import get_session
 from pattern_acp.memory.blocks import MemoryFork, Scope, owner_outside
 from pattern_acp.memory.dates import is_stale, local_bounds, stale_lines
@@ -96,8 +97,9 @@ class SessionSearch:
             if narrowing.for_prompt:
                 found = self._of_others(tx, query, found)
             guess = is_guess(found, query, vector)
+            as_of = newest_event(tx) if narrowing.for_prompt and found else 0
             hits = (_hit(tx, one, now_ms=now_ms, knows_meaning=knows_meaning) for one in found)
-            return tuple(replace(hit, is_guess=guess) for hit in hits)
+            return tuple(replace(hit, is_guess=guess, as_of=as_of) for hit in hits)
 
         def find(tx: Transaction, vector: QueryVector | None) -> tuple[SearchResult, ...]:
             attached = (*self._attached(tx, narrowing, filters), *self._inherited(filters))
