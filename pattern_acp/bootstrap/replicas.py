@@ -426,9 +426,9 @@ def key_of_machine(folder: Path, link: Callable[[Path, Path], None] = os.link) -
         raise DatabaseError(f"{path} cannot be used ({error.strerror}); give yourself the right to it.") from error
     if len(key) != KEY_BYTES:
         raise DatabaseError(
-            f"{path} is damaged, so what was forgotten cannot be forgotten in all constellations. Put that file back "
-            "from a backup, or remove it: a new one is made, and `pattern-acp doctor` names the constellations where "
-            "you have to forget it again."
+            f"{path} is damaged, so what was forgotten cannot be forgotten in all constellations. Restore that "
+            "file from a backup, or remove it: a new one is made, and `pattern-acp doctor` names the constellations "
+            "where you have to forget it again."
         )
     return key
 
@@ -486,7 +486,7 @@ def unread_sentence(process: Process, targets: Sequence[str]) -> str:
     names = ", ".join(one if one != DEVICES else "your other devices" for one in targets)
     return (
         f"Something that you forgot is not forgotten in {names}: it was noted with another key than {path} has now. "
-        "Put that file back from a backup within 30 days, or forget it there again: "
+        "Restore that file from a backup within 30 days, or forget it there again: "
         "`pattern-acp --constellation NAME memory forget`."
     )
 

@@ -287,9 +287,8 @@ def read_values(
         else:
             values[one.name] = None if one.kind is Kind.NUMBER else one.absent
     if left:
-        raise CommandMisusedError(
-            command.extra or f"{typed} takes {usage or 'nothing more'}, not {' '.join(left)!r} too."
-        )
+        takes = f"takes {usage}, not {' '.join(left)!r} too." if usage else "takes no arguments."
+        raise CommandMisusedError(command.extra or f"{typed} {takes}")
     if command.check and (problem := resolve_name(command.check)(values)):
         raise CommandMisusedError(f"{typed} {problem}")
     return values

@@ -48,7 +48,14 @@ def _row(
 COMMANDS: dict[str, Command] = {
     spec.name: spec
     for spec in (
-        _row("help", "List the commands", "session.commands:run_help", taken=(), beside=True, parts=("trust", "mcp")),
+        _row(
+            "help",
+            "List the commands, or describe one",
+            "session.commands:run_help",
+            taken=(Parameter("name", metavar="COMMAND"),),
+            beside=True,
+            parts=("trust", "mcp"),
+        ),
         _row(
             "status",
             "Model, mode, folders, memory file, prompt size",
@@ -95,7 +102,7 @@ COMMANDS: dict[str, Command] = {
             "session.context_usage:run_usage",
             taken=(),
             beside=True,
-            extra="/usage takes nothing behind it; `pattern-acp usage` in a terminal has more.",
+            extra="/usage takes no arguments; `pattern-acp usage` in a terminal has more.",
             parts=("constellation", "session_id"),
         ),
         _row(
@@ -118,7 +125,7 @@ COMMANDS: dict[str, Command] = {
             "Drop a fork's memory; nothing comes back",
             "session.session_commands:run_discard",
             taken=(),
-            extra="/discard takes nothing behind it; it is about the memory of this conversation.",
+            extra="/discard takes no arguments; it is about the memory of this conversation.",
         ),
         ARCHIVE,
         UNDELETE,
@@ -134,7 +141,7 @@ COMMANDS: dict[str, Command] = {
             "Clear the model's context; memory and transcript stay",
             "session.conversation_commands:run_clear",
             taken=(),
-            extra="/clear takes nothing behind it; it clears the conversation, not memory.",
+            extra="/clear takes no arguments; it clears the conversation, not memory.",
         ),
         _row(
             "compact",

@@ -51,9 +51,17 @@ if TYPE_CHECKING:
     from pattern_acp.session.state import FolderTrust
 
 
-async def run_help(trust: "FolderTrust", mcp: "SessionMcp") -> Result:
-    """List the commands."""
+async def run_help(trust: "FolderTrust", mcp: "SessionMcp", *, name: str = "") -> Result:
+    """List the commands, or the one with a name.
+
+    Raises:
+        CommandMisusedError: there is none with that name.
+    """
     rows = (*COMMANDS.values(), *more_commands(trust, mcp))
+    if name := name.removeprefix("/"):
+        rows = tuple(row for row in rows if row.name == name)
+        if not rows:
+            raise CommandMisusedError(f"There is no command {one_line(f'/{name}', SHOWN_TEXT)}. /help lists all.")
     usages = tuple((f"/{row.name} {row.usage}".strip(), row.description) for row in rows)
     return as_result(Table(columns(Column("Command", code=True), "What it does"), usages))
 

@@ -323,7 +323,7 @@ def test_options_and_settings_may_stand_anywhere():
     ("text", "problem"),
     [
         ("show", "say which block: memory show LABEL"),
-        ("list human", "memory list takes nothing more"),
+        ("list human", "memory list takes no arguments"),
         ("forget human x --all", "--all for the whole block"),
         ("forget human two words --yes", "not 'words' too"),
         ("paint human", "no such command 'paint'"),

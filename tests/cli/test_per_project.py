@@ -110,7 +110,7 @@ def test_what_is_forgotten_without_the_key_of_sync_is_forgotten_in_the_files_of_
     (terminal.folder / "synced").mkdir()
     terminal.configure(f'{SETTINGS}[sync]\nurl = "folder:{terminal.folder / "synced"}"\n')
     said = terminal.run("elsewhere", "memory", "forget", "about", "QUARTZ-7731-LANTERN", "--yes")
-    assert "your other devices, which are told once that is possible: There is no key" in " ".join(said.split())
+    assert "your other devices, which will be notified later: There is no key" in " ".join(said.split())
     for path in (terminal.path("shop"), terminal.path("blog"), terminal.process().constellation_path):
         assert b"QUARTZ-7731-LANTERN" not in _bytes(path)
 

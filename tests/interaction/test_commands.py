@@ -123,7 +123,8 @@ async def test_commands_are_advertised_with_their_hints():
         assert [command["name"] for command in update["availableCommands"]] == list(COMMANDS)
         hints = {c["name"]: c.get("input", {}).get("hint", "") for c in update["availableCommands"]}
         assert hints["remember"].endswith("TEXT")
-        assert hints["help"] == ""
+        assert hints["help"] == "[COMMAND]"
+        assert hints["status"] == ""
 
 
 async def test_help_lists_every_command():
@@ -132,6 +133,21 @@ async def test_help_lists_every_command():
         assert all(f"/{name}" in said for name in COMMANDS)
         bars = [len(re.findall(r"(?<!\\)\|", row)) for row in said.splitlines()]
         assert bars == [3] * (len(COMMANDS) + 2)
+
+
+@pytest.mark.parametrize("typed", ["/help memory", "/help /memory"])
+async def test_help_describes_one_command(typed: str):
+    async with running_agent(ScriptedProvider([])) as agent:
+        said = await answer(agent, await opened(agent), typed)
+        assert len(said.splitlines()) == 3
+        assert said.splitlines()[2].startswith("| `/memory ")
+
+
+async def test_help_of_a_command_that_there_is_not_says_where_all_are():
+    async with running_agent(ScriptedProvider([])) as agent:
+        session = await opened(agent)
+        assert await answer(agent, session, "/help bogus") == "There is no command /bogus. /help lists all."
+        assert await answer(agent, session, "/help memory show") == "/help takes [COMMAND], not 'show' too."
 
 
 async def test_status_tells_session_model_mode_folder_and_file():

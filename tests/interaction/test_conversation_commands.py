@@ -49,7 +49,7 @@ async def test_clear_starts_the_context_anew_and_keeps_session_memory_and_transc
         await answer(agent, session, "Go on.")
         assert "plum" not in str(conversation(model.requests[-1]))
         assert "Who are you?" in str(conversation(model.requests[-1]))
-        assert "takes nothing behind it" in await answer(agent, session, "/clear memory")
+        assert "takes no arguments" in await answer(agent, session, "/clear memory")
 
 
 async def test_after_clear_a_file_must_be_read_again_before_an_edit():

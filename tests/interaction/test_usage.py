@@ -70,4 +70,4 @@ async def test_usage_says_what_has_no_known_price():
         assert "No model was asked today" in shown
         assert "| Turn 1 of 1 | 1 | 17 | 3 | 2 | 1 | unknown |" in shown
         assert "No price is known of scripted/test" in shown
-        assert "/usage takes nothing behind it" in shown
+        assert "/usage takes no arguments" in shown

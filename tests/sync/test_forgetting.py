@@ -281,7 +281,7 @@ async def test_without_the_key_words_are_forgotten_here_and_the_answer_says_who_
         forgetting = MemoryForgetting(one.database, scope, clock=one.clock, parameters=parameter_names, telling=telling)
         report = await forgetting.forget("project", WORDS)
         assert WORDS not in (await one.texts())["project"]
-        assert report.left == ("your other devices, which are not told: There is no key of sync",)
+        assert report.left == ("your other devices, which are not notified: There is no key of sync",)
 
 
 SCHEMAS = {

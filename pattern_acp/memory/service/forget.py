@@ -265,8 +265,8 @@ class MemoryForgetting:
                 tell = await self._telling()
             except PatternError as error:
                 tell = error.tell if isinstance(error, UntoldError) else None
-                told = "not told" if tell is None else "told once that is possible"
-                untold = f"your other devices, which are {told}: {error.sentence.rstrip('.')}"
+                later = "are not notified" if tell is None else "will be notified later"
+                untold = f"your other devices, which {later}: {error.sentence.rstrip('.')}"
 
         def write(tx: Transaction, search: _Search) -> tuple[_Prepared, int]:
             done = self._forget(tx, search, whole=passage is None, reason=reason)
