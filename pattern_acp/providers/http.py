@@ -11,6 +11,7 @@ import threading
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from datetime import UTC
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -285,9 +286,11 @@ def parse_retry_after(headers: Mapping[str, str], now_ms: int) -> int | None:
 
     try:
         at = parsedate_to_datetime(written)
-    except ValueError:
+        # A date without a zone is one of HTTP, which knows GMT alone.
+        at_ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
         return None
-    return max(0, int(at.timestamp() * 1000) - now_ms)
+    return max(0, at_ms - now_ms)
 
 
 def _stalled(who: str, seconds: float) -> ProviderStalledError:

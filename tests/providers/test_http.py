@@ -29,6 +29,8 @@ NOON_MS = 1_800_000_000_000
         ({"retry-after-ms": "250", "retry-after": "9"}, 250),
         ({"retry-after": "Fri, 15 Jan 2027 08:00:10 GMT"}, 10_000),
         ({"retry-after": "Fri, 15 Jan 2027 07:00:00 GMT"}, 0),
+        ({"retry-after": "Fri, 15 Jan 2027 08:00:10"}, 10_000),
+        ({"retry-after": "Thu, 01 Jan 99999999999999999999 00:00:00 GMT"}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
