@@ -33,11 +33,10 @@ class CodeBundle:
 
     Args:
         stem: path of the file up to the hash of what it has to agree with.
-        folder: the current one, where nothing is looked for.
     """
 
-    def __init__(self, stem: str, folder: str) -> None:
-        self._folders = [each for each in sys.path if os.path.isabs(each) and each != folder]
+    def __init__(self, stem: str) -> None:
+        self._folders = tuple(sys.path)
         self._key = self._key_now()
         self._stem = f"{stem}-"
         self._path = f"{self._stem}{source_hash(repr(self._key).encode()).hex()}.pyc"
@@ -125,7 +124,7 @@ class CodeBundle:
         spec: ModuleSpec | None = getattr(module, "__spec__", None)
         if spec is None or spec.name != name or name in self._before or not spec.cached:
             return None
-        # What Python found in the current folder would also come out of the file in other projects.
+        # A module that was found in another way could be another one at the next start.
         file = name.replace(".", os.sep) + (f"{os.sep}__init__.py" if spec.submodule_search_locations else ".py")
         is_of_path = any(spec.origin == os.path.join(each, file) for each in self._folders)
         return spec if is_of_path and type(spec.loader) in {SourceFileLoader, _Loader} else None
@@ -161,12 +160,18 @@ _bundles: list[CodeBundle] = []
 
 
 def use_bundle() -> None:
-    """Take modules out of the file from now on, where there is one and the system can read pieces of a file."""
+    """Take modules out of the file from now on, where there is one and the system can read pieces of a file.
+
+    Not where Python looks into the current folder: what it finds there changes from project to project.
+    """
     if not hasattr(os, "pread") or PathFinder not in sys.meta_path:
         return
     try:
+        current = os.getcwd()
+        if any(not os.path.isabs(each) or os.path.realpath(each) == current for each in sys.path):
+            return
         path = cache_from_source(os.path.join(os.path.dirname(os.path.dirname(__file__)), "start.py"))
-        bundle = CodeBundle(path.removesuffix(".pyc"), os.getcwd())
+        bundle = CodeBundle(path.removesuffix(".pyc"))
     except (OSError, NotImplementedError):
         # The current folder was deleted, or this Python has no files of code.
         return

@@ -15,7 +15,7 @@ from importlib.machinery import PathFinder
 from pattern_acp.config.code_bundle import CodeBundle
 sys.path[:] = [folder + "/first", folder + "/second", os.path.dirname(os.__file__)]
 exec(before)
-bundle = CodeBundle(file, os.getcwd())
+bundle = CodeBundle(file)
 sys.meta_path.insert(sys.meta_path.index(PathFinder), bundle)
 import house, house.kitchen, house.attic as attic
 print(attic.WORD, type(house.__loader__).__name__, type(attic.__loader__).__name__)
@@ -53,13 +53,11 @@ class Folder:
     def write(self, name: str, text: str) -> None:
         (self.path / name).write_text(text, encoding="utf-8")
 
-    def use(
-        self, *options: str, before: str = "", after: str = "", cwd: str = ".", bundles: str = "bundles"
-    ) -> list[str]:
+    def use(self, *options: str, before: str = "", after: str = "", bundles: str = "bundles") -> list[str]:
         """What a process says that imports the package, and writes the file where it pays."""
         return run(
             *options, "-c", USE, str(self.path), str(self.path / bundles / "start"), before, after,
-            cwd=self.path / cwd,
+            cwd=self.path,
         )  # fmt: skip
 
 
@@ -166,24 +164,26 @@ def test_a_package_that_comes_into_an_earlier_folder_behind_the_import_is_not_hi
     assert folder.use()[3:5] == ["False", "False"]
 
 
-def test_a_module_of_the_current_folder_does_not_come_out_of_the_file_elsewhere(folder: Folder):
-    folder.write("second/project/guest.py", "")
-    folder.write("second/house/attic.py", "WORD = 'light'\n\ndef fail():\n    return 1 / 0\n")
-    first = "sys.path.insert(0, '')"
-    said = folder.use(before=first, after="import guest; print(guest.__file__)", cwd="second/project")
-    assert said[-1] == str(folder.path / "second" / "project" / "guest.py")
-    find = "from importlib.util import find_spec; print(find_spec('guest'))"
-    assert folder.use(before=first, after=find)[-1] == "None"
-
-
-@pytest.mark.parametrize("change", ["os.chdir('gone'); os.rmdir(os.getcwd())", "sys.implementation.cache_tag = None"])
-def test_a_start_without_a_current_folder_or_files_of_code_uses_no_file(tmp_path: Path, change: str):
+@pytest.mark.parametrize(
+    "change",
+    [
+        "os.chdir('gone'); os.rmdir(os.getcwd())",
+        "sys.implementation.cache_tag = None",
+        "sys.path.append('')",
+        "sys.path.append(os.getcwd())",
+        "os.symlink(os.getcwd(), 'same'); sys.path.append(os.path.abspath('same'))",
+    ],
+)
+def test_a_start_without_a_current_folder_or_with_it_on_the_path_or_without_files_of_code_uses_no_file(
+    tmp_path: Path, change: str
+):
     (tmp_path / "gone").mkdir()
     use = (
         "import os, sys; from pattern_acp.config.code_bundle import renew_bundle, use_bundle;"
-        f"before = list(sys.meta_path); {change}; use_bundle(); renew_bundle(); print(sys.meta_path == before)"
+        f"sys.path.remove(''); before = list(sys.meta_path); {change}; use_bundle(); print(sys.meta_path == before)"
     )
     assert run("-c", use, cwd=tmp_path) == ["True"]
+    assert run("-c", use.replace(change, "pass"), cwd=tmp_path) == ["False"]
 
 
 def test_no_code_is_put_together_where_it_cannot_be_written(folder: Folder):
