@@ -65,7 +65,7 @@ def test_a_command_line_asks_for(line: str, expected: Arguments):
     [
         ("--frobnicate", "--frobnicate"),
         ("frobnicate", "frobnicate"),
-        ("acp extra", "extra"),
+        ("acp extra", "acp takes no arguments"),
         ("chat one two", "two"),
         ("chat --yes --deny", "--deny"),
         ("chat --session a --continue", "--continue"),
